@@ -102,7 +102,8 @@ class WorkerProcessPool(AbstractWorkerPool):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.degraded_reason:
             self._warn_of_workers()
-        self._reloads.look(how.stream_id)
+        if how.stream_id > self._reloads.newest:
+            self._reloads.look(how.stream_id)
         return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:

@@ -18,17 +18,18 @@ from ...warn import warn_consumer
 
 
 class Reloads:
-    """Knows the modules that the program had when its workers were last given something new."""
+    """Knows the modules that the program had when its workers were last given something new.
+
+    `newest` is the highest number of a stream that there was; one with a higher number is new.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[str, Any] = {}
-        self._newest = -1
+        self.newest = -1
 
     def look(self, stream_id: int) -> None:
-        """Warn of modules that were reloaded, before the first task of each stream; later streams have higher ids."""
-        if stream_id <= self._newest:
-            return
-        self._newest = stream_id
+        """Warn of modules that were reloaded; called before the first task of each stream."""
+        self.newest = stream_id
         before, self._specs = self._specs, _specs()
         found = {name for name, spec in self._specs.items() if before.get(name, spec) is not spec}
         found -= {"__main__"} | cloudpickle.list_registry_pickle_by_value()  # they travel anew

@@ -102,7 +102,8 @@ class WorkerRayPool(AbstractWorkerPool):
         if self._dispatcher.lacking and not self._warned:
             self._warned = True
             warn_consumer(self._dispatcher.lacking, WorkerWarning)
-        self._reloads.look(how.stream_id)
+        if how.stream_id > self._reloads.newest:
+            self._reloads.look(how.stream_id)
         return self._dispatcher.submit(task, how)
 
     def shared_constant(self, x: Any) -> RayConstant:
