@@ -62,6 +62,11 @@ class Fetch:
     def __reduce__(self) -> Any:
         return Fetch, self._made_of
 
+    def named_parts(self) -> dict[str, Any]:
+        """Return what travels to workers, each by what the user calls it."""
+        dataset, collate, _, init = self._made_of
+        return {"the data set": dataset, "collate_fn": collate, "worker_init_fn": init}
+
     def begin(self, kind: str) -> None:
         """Call the user's function for this worker, a process or a thread, if that was not done."""
         if self.init is None or kind == "serial":

@@ -427,6 +427,17 @@ def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
         assert list(ours) == []
 
 
+def test_a_data_set_that_cannot_travel_is_named() -> None:
+    samples = Samples(tensors)
+    samples.guard = threading.Lock()  # type: ignore[attr-defined]
+    says = r"^the data set\.guard of type _thread\.lock cannot be sent"
+    with (
+        from_dataloader(data.DataLoader(samples, 4), pool="processes", workers=1) as ours,
+        pytest.raises(bu.SerializationError, match=says),
+    ):
+        iter(ours)
+
+
 # -- worker_init_fn ------------------------------------------------------------------------------------------------
 
 

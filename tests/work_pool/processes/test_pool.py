@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -106,6 +107,33 @@ def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
         pool.parallel_data_source(source)
     with pytest.raises(SerializationError, match="not inside one"):
         one(pool, len, [pool.shared_constant(3)])
+
+
+def test_what_multiprocessing_shares_by_inheritance_is_refused_with_the_remedy(pool: Any) -> None:
+    guard = multiprocessing.Lock()
+    source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, guard.acquire()))
+    says = r"variable guard.* of type .*Lock cannot be sent .*; take one of multiprocessing.Manager\(\)"
+    with pytest.raises(SerializationError, match=says):
+        pool.parallel_data_source(source)
+    with pytest.raises(SerializationError, match=r"; take one of multiprocessing.Manager\(\)"):
+        one(pool, id, guard)
+
+
+def test_what_a_manager_shares_reaches_workers(lone: Any) -> None:
+    with multiprocessing.Manager() as manager:
+        seen, event = manager.list(), manager.Event()
+
+        def note(x: np.ndarray) -> Any:
+            seen.append(x.tolist())
+            event.set()
+            return (x,)
+
+        source = bu.ArrayDataSource([np.arange(4)]).map(note)
+        list(lone.parallel_data_source(source).batch_iterator(2))
+        assert list(seen) == [[0, 1], [2, 3]]
+        assert event.is_set()
+        one(lone, seen.append, 5)
+        assert seen[2] == 5
 
 
 def pids_of(pool: Any) -> set[int]:
