@@ -219,7 +219,7 @@ class WorkerDied(BatchupError, RuntimeError):
 
 
 class PoolBroken(WorkerDied):
-    """All worker processes of a pool ended, and so did others in their places, before they did anything.
+    """No worker process of a pool can be kept alive: none can be started, or all end before they have done anything.
 
     No task or sample is to blame. The pool is as if new: the next use of it starts worker processes again.
     """

@@ -32,7 +32,7 @@ class Left:
     """What exists at one moment that a test could leave behind."""
 
     def __init__(self) -> None:
-        spare = next(iter(fork_server._spare), None)  # the program keeps it for its next pool
+        spare = fork_server.spare()  # the program keeps it for its next pool
         self.processes = _processes() - ({spare._process.pid} if spare else set())
         # Beside those that a library such as TensorFlow started by itself, which Python meets when they call it.
         own_threads = [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -63,6 +62,11 @@ class Fetch:
     def __reduce__(self) -> Any:
         return Fetch, self._made_of
 
+    def named_parts(self) -> dict[str, Any]:
+        """Return what travels to workers, each by what the user calls it."""
+        dataset, collate, _, init = self._made_of
+        return {"the data set": dataset, "collate_fn": collate, "worker_init_fn": init}
+
     def begin(self, kind: str) -> None:
         """Call the user's function for this worker, a process or a thread, if that was not done."""
         if self.init is None or kind == "serial":
@@ -71,7 +75,7 @@ class Fetch:
         with begun.lock:
             worker: Any = begun.thread if kind == "threads" else begun.process
             if not hasattr(worker, "number"):
-                number = next(begun.numbers) if kind == "threads" else _number_of_process()
+                number = next(begun.numbers) if kind == "threads" else WORKER_CONSTANTS.worker
                 self.init(number)
                 worker.number = number
 
@@ -103,11 +107,6 @@ def in_words(indices: Any) -> str:
     named = [f"{index!r:.80}" for index in itertools.islice(indices, MOST_NAMED)]
     more = len(indices) - len(named)
     return f"indices {', '.join(named)}" + f" and {more} more" * (more > 0)
-
-
-def _number_of_process() -> int:
-    """Return a small number that no other worker process has; that of the process where there is no shared memory."""
-    return os.getpid() if WORKER_CONSTANTS.view is None else WORKER_CONSTANTS.view.number()
 
 
 def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str, seeded: bool, buffers: Buffers) -> Any:

@@ -106,7 +106,7 @@ def start_spare() -> None:
     started is tried in ``tests/work_pool``.
     """
     started, fork_server.run = fork_server.run, fork
-    fork_server.give_back(fork_server.ForkServer(1))
+    fork_server.give_back(fork_server.take(1))
     fork_server.run = started
 
 

@@ -23,7 +23,7 @@ def worker_pids(kind: str) -> list[int]:
     found = psutil.Process().children()
     if kind == "forkserver":
         found = [worker for server in found for worker in _children(server)]
-    spare = next(iter(fork_server._spare), None)  # a child of this process, but no worker
+    spare = fork_server.spare()  # a child of this process, but no worker
     others = [spare._process.pid] if spare else []
     return sorted(process.pid for process in found if process.pid not in others and _lives(process))
 

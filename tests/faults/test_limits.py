@@ -15,8 +15,8 @@ from .scenes import limits
 from .settings import PARALLEL, Extent, kinds, quick
 from .stage import play
 
-OF_DESCRIPTORS = r"^(WorkerDied|PoolBroken): .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
-OF_PROCESSES = r"^(WorkerDied|PoolBroken): .*(ulimit -u.*pids\.max|pids\.max.*ulimit -u)"
+OF_DESCRIPTORS = r"^PoolBroken: .*RLIMIT_NOFILE sets a limit of 64 descriptors; raise it by ulimit -n"
+OF_PROCESSES = r"^PoolBroken: .*(ulimit -u.*pids\.max|pids\.max.*ulimit -u)"
 
 
 def assert_each_told(found: dict[str, Any], pattern: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import os
 import random
@@ -13,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.work_pool.processes.serialization_helpers import wait_until
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -433,6 +436,17 @@ def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
         assert list(ours) == []
 
 
+def test_a_data_set_that_cannot_travel_is_named() -> None:
+    samples = Samples(tensors)
+    samples.guard = threading.Lock()  # type: ignore[attr-defined]
+    says = r"^the data set\.guard of type _thread\.lock cannot be sent"
+    with (
+        from_dataloader(data.DataLoader(samples, 4), pool="processes", workers=1) as ours,
+        pytest.raises(bu.SerializationError, match=says),
+    ):
+        iter(ours)
+
+
 # -- worker_init_fn ------------------------------------------------------------------------------------------------
 
 
@@ -448,6 +462,19 @@ def test_each_worker_process_begins_once(pools: list[AbstractWorkerPool], tmp_pa
     assert found.keys() >= pids
     assert os.getpid() not in found
     assert sorted(number for numbers in found.values() for number in numbers) in (["0"], ["1"], ["0", "1"])
+
+
+def test_two_workers_that_live_never_have_the_same_number(tmp_path: Path) -> None:
+    def begin(number: int) -> None:
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):
+                os.close(os.dup(fd))  # at which the system drops the record locks that this process has on the file
+        (tmp_path / f"{os.getpid()}").write_text(str(number))
+        wait_until(lambda: len(os.listdir(tmp_path)) == 2)  # each of the two has a batch, then
+
+    with bu.WorkerProcessPool(2) as pool:
+        list(from_dataloader(data.DataLoader(Samples(range(8).__getitem__, 8), 1, worker_init_fn=begin), pool=pool))
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["0", "1"]
 
 
 def test_each_thread_begins_once_and_the_consumer_never(pool: AbstractWorkerPool, tmp_path: Any) -> None:

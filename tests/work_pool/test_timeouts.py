@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import prefetch_buffer, repair
+from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, repair
 from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.task import Submission
 
@@ -73,6 +73,41 @@ def test_a_sample_that_hangs_is_named_and_close_does_not_wait_for_it(
         assert isinstance(caught.value, TimeoutError)
         assert (caught.value.row, caught.value.batch) == (7, 1)
         assert pool.abandoned_threads == 2
+
+
+class LoadsLate:
+    """A map that takes a second to load in a worker, as its module may take to import."""
+
+    def __reduce__(self) -> Any:
+        return _loaded_late, ()
+
+    def __call__(self, x: np.ndarray) -> Any:
+        return (x,)
+
+
+def _loaded_late() -> LoadsLate:
+    time.sleep(1.0)
+    return LoadsLate()
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_the_time_to_load_the_source_in_a_worker_is_not_that_of_a_sample(
+    on_error: str, pools: list[AbstractWorkerPool]
+) -> None:
+    source = numbers(8).map(LoadsLate())
+    parallel = pools[1].parallel_data_source(source, on_error=on_error, timeout=0.7)
+    with parallel.batch_iterator(2) as iterator:
+        assert [x.tolist() for (x,) in iterator] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert not iterator.errors
+
+
+def test_a_source_that_no_worker_can_load_in_time_is_told_of() -> None:
+    with bu.WorkerProcessPool(1) as pool:
+        pool.submit((len, ("abc",), {})).result()  # with time enough for the start
+        pool._dispatcher._schedule.start_timeout = 0.1
+        parallel = pool.parallel_data_source(numbers(8).map(LoadsLate()), on_error="skip", timeout=0.05)
+        with pytest.raises(bu.PoolBroken, match=r"did not load the source .* within start_timeout="):
+            list(parallel.batch_iterator(2))
 
 
 def test_the_rest_is_delivered_by_other_threads_and_what_comes_back_late_overwrites_nothing(

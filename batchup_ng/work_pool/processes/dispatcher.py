@@ -34,7 +34,7 @@ from ..task import Submission, Task, TaskFuture
 from .job import DONE, REST, ProcessJob, job_of, transport_and_room
 from .process import CLOSE_TIMEOUT, GRACE, Launcher, WorkerProcess, refused
 from .protocol import Frame, Kind, Poll
-from .schedule import LATE, Action, Kill, Schedule, Send
+from .schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
 from .signals import InterruptsHeld, leave_interrupts_to_others
@@ -62,7 +62,9 @@ class Dispatcher:
     def __init__(
         self, processes: int, threads: int, launcher: Launcher, copies: SharedCopies | None, slots: SlotPool | None
     ) -> None:
-        self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(processes, threads)
+        self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(
+            processes, threads, launcher.start_timeout
+        )
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._server = 0  # the consumer's thread that has the turn
@@ -94,7 +96,8 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers, if they were not started yet, and wait until each has a process.
 
-        Raises :class:`WorkerDied` if that cannot be; a later call may have better luck.
+        Raises :class:`PoolBroken` if that cannot be, and a later call may have better luck; :class:`PoolClosed` if the
+        pool is closed meanwhile.
         """
         check_process(self._owner_pid)
         if self._started:
@@ -183,7 +186,9 @@ class Dispatcher:
 
     def _add(self, process: WorkerProcess) -> None:
         """Add a worker that was started."""
-        worker = WorkerHandle(process, time.monotonic(), self._memory, self.slots)
+        taken = {worker.number for worker in self._schedule.workers}
+        number = next(number for number in itertools.count() if number not in taken)
+        worker = WorkerHandle(number, process, time.monotonic(), self._memory, self.slots)
         self._schedule.add(worker)
         self._poll.watch(process.sock.fileno(), (worker, False))
         if process.death is not None:
@@ -208,6 +213,12 @@ class Dispatcher:
     def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+        if why is NOT_LOADED:
+            return PoolBroken(
+                f"a worker process did not load the source (its modules, its data) within "
+                f"start_timeout={self._schedule.start_timeout:g} s, for which it was ended; pass more to "
+                f"WorkerProcessPool(start_timeout=)"
+            )
         if self._schedule.broken:
             return PoolBroken(
                 f"worker processes cannot be kept alive: {self._last_exit}{BARREN}; see their own messages above"
@@ -231,7 +242,10 @@ class Dispatcher:
                 self._add(self._launcher.start())
         except BaseException as error:
             self._leave()
-            start.set_exception(refused(error) if isinstance(error, OSError) else error)
+            if self._closed:
+                start.set_exception(PoolClosed("this pool was closed while its workers were started"))
+            else:
+                start.set_exception(refused(error) if isinstance(error, OSError) else error)
             return
         self._started = True
         start.set_result(None)
@@ -420,7 +434,7 @@ class Dispatcher:
         code = worker.process.end(0.2)
         worker.sent.clear()  # with its slots, for the process writes to none any more
         with self._lock:
-            self._last_exit = worker.describe_exit(code)
+            self._last_exit = worker.describe_exit(code, self._schedule.start_timeout)
             self._do(self._schedule.died(worker, time.monotonic()))
             if self._schedule.given_up and not self._schedule.broken and not self.degraded_reason:
                 self.degraded_reason = f"{self._last_exit}{BARREN}"
@@ -437,7 +451,7 @@ class Dispatcher:
         try:
             thread.start()
         except RuntimeError as error:
-            self._not_replaced(error)
+            self._not_replaced(refused(error))
         else:
             self._starter, self._replacing = thread, True
 
@@ -449,6 +463,7 @@ class Dispatcher:
                 if process is not None and not self._closed and not self._schedule.broken:
                     self._add(process)
                     process = None
+                    self.wake()  # so that it is served while others are started
                 self._replacing = process is None and self._is_missing()
             if not self._replacing:
                 break

@@ -6,9 +6,10 @@
       exit_code ─ pid of a worker that has ended ────────►     os.waitpid
            ◄──── ENDED pid, exit code ───────────────────
 
-Who owns what. A pool has a server to itself from its first worker until its workers have ended; then the program keeps
-one server for the next pool, which need not wait until NumPy and this package are imported once more. A server that was
-started in other surroundings (environment, folder, ``sys.path``, standard output, user, limits, CPUs) is not used.
+Who owns what. The program has one server for all of its pools; a launcher uses it from its first worker until its
+workers have ended. The last one leaves it for the next pool, which need not wait until NumPy and this package are
+imported once more. What a worker has from the server that it is forked from are its surroundings: environment, folder,
+``sys.path``, standard output, user, limits, CPUs. Where these have changed, a pool starts another server.
 
 The server ends when its socket is closed; if the pool's process is gone the system kills it, as it does the workers. If
 it dies by itself the workers live on, and their exit codes are not known.
@@ -33,7 +34,7 @@ from typing import Any, NoReturn
 
 from numpy import random as numpy_random  # here, for another thread may hold the import lock in a forked child
 
-from ...errors import WorkerDied
+from ...errors import PoolBroken
 from . import parent_death, worker
 from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
@@ -116,10 +117,10 @@ def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
 
 
 class ForkServer:
-    """One server process, from the pool's side; it ends when the socket to it is closed.
+    """One server process, from the pools' side; it ends when the socket to it is closed. Any thread may use it.
 
-    `surroundings` are what its workers have from it, `ended` whether it was found dead, `was_silent` whether it did not
-    report how a worker ended: it may have been stopped.
+    `surroundings` are what its workers have from it, `users` how many launchers use it, `ended` whether it was found
+    dead, `was_silent` whether it did not report how a worker ended: it may have been stopped.
     """
 
     def __init__(self, blas_threads: int | None) -> None:
@@ -134,21 +135,22 @@ class ForkServer:
             raise
         self._sock = ours
         self._lock = threading.Lock()
+        self.users = 1
         self.ended = self.was_silent = False
 
-    def fork(self, threads: int, fds: list[int]) -> int | None:
+    def fork(self, threads: int, fds: list[int], timeout: float = START_TIMEOUT) -> int | None:
         """Return the number of a new worker that has these descriptors; None if the server is dead.
 
-        Raises :class:`WorkerDied` if it cannot fork, or does not answer.
+        Raises :class:`PoolBroken` if it cannot fork, or does not answer.
         """
         with self._lock:
-            answer = self._answer(fds, threads, START_TIMEOUT)
+            answer = self._answer(fds, threads, timeout)
         if answer is None and not self.ended:
             self._process.kill()  # or it would start a worker that the pool does not know
             self.ended = True
-            raise WorkerDied(
+            raise PoolBroken(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
-                f"{START_TIMEOUT:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
+                f"start_timeout={timeout:g} s; it was still starting, which is importing batchup_ng and NumPy by the "
                 f"sys.path of this program, or was stopped; it was killed"
             )
         if answer is None:
@@ -224,43 +226,65 @@ def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
         return None
 
 
-# -- the server that no pool has just now ----------------------------------------------------------------------------
+# -- the servers of this program -------------------------------------------------------------------------------------
 
-_spare: list[ForkServer] = []
-"""One at most."""
+_servers: list[ForkServer] = []
+"""Those that pools use, one for each kind of surroundings, and at most one, the spare one, that none uses just now."""
+
+_guard = threading.Lock()
 
 
 def take(blas_threads: int | None) -> ForkServer:
-    """Return a server for workers that may use so many threads for linear algebra: the spare one or a new one."""
-    with contextlib.suppress(IndexError):
-        server = _spare.pop()
-        runs = _state(server._process.pid) not in "ZXTt"  # it has neither ended nor been stopped
-        if runs and server.surroundings == _surroundings(blas_threads):
-            return server
-        server.close()
-    return ForkServer(blas_threads)
+    """Return a server for workers that may use so many threads for linear algebra: one that runs, else a new one."""
+    surroundings = _surroundings(blas_threads)
+    with _guard:
+        for server in list(_servers):
+            # One that has ended or was stopped is for nobody, but for those that have it to find out.
+            usable = not (server.ended or server.was_silent) and _state(server._process.pid) not in "ZXTt"
+            if usable and surroundings is not None and server.surroundings == surroundings:
+                server.users += 1
+                return server
+            if not server.users:
+                _servers.remove(server)
+                server.close()
+        _servers.append(ForkServer(blas_threads))
+        return _servers[-1]
 
 
 def give_back(server: ForkServer) -> None:
-    """Keep a server, whose workers have ended, for the next pool; end it if something is wrong or there is one."""
-    if server.ended or server.was_silent or server.surroundings is None or _spare:
-        server.close()
-    else:
-        _spare.append(server)
+    """Use a server no more. If no pool does it becomes the spare one, or ends if it is not fit or there is one."""
+    with _guard:
+        server.users -= 1
+        if server.users:
+            return
+        unfit = server.ended or server.was_silent or server.surroundings is None
+        _servers.remove(server)
+        if unfit or spare() is not None:
+            server.close()
+        else:
+            _servers.append(server)
+
+
+def spare() -> ForkServer | None:
+    """Return the server that no pool uses just now; None if there is none."""
+    return next((server for server in _servers if not server.users), None)
 
 
 @atexit.register
 def close_spare() -> None:
     """End the spare server."""
-    with contextlib.suppress(KeyboardInterrupt):  # the program is ending, and the server with it
-        while _spare:
-            _spare.pop().close()
+    with contextlib.suppress(KeyboardInterrupt), _guard:  # the program is ending, and the server with it
+        while (server := spare()) is not None:
+            _servers.remove(server)
+            server.close()
 
 
 def _leave_to_parent() -> None:
-    """Drop the spare server, in a fork of the process that has started it."""
-    while _spare:
-        server = _spare.pop()
+    """Drop the servers, in a fork of the process that has started them."""
+    global _guard
+    _guard = threading.Lock()  # another thread may have held it
+    while _servers:
+        server = _servers.pop()
         server._process.returncode = 0  # or a warning would say that it still runs
         server._sock.close()
         server._life.close()
@@ -272,8 +296,10 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 class ServerLauncher(Launcher):
     """Workers forked by one server process, which starts with the first of them."""
 
-    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
-        super().__init__(threads, blas_threads, arena_fd)
+    def __init__(
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
+    ) -> None:
+        super().__init__(threads, blas_threads, arena_fd, start_timeout)
         self._server: ForkServer | None = None
         self._lock = threading.Lock()
 
@@ -282,26 +308,34 @@ class ServerLauncher(Launcher):
             fds = self._fds(theirs)
             for _ in range(2):  # a server may have died some time ago, which shows only now
                 if self._server is None or self._server.ended:
-                    if self._server is not None:
-                        self._server.close()
+                    self._give_back()
                     self._server = take(self._blas_threads)
                 server = self._server
-                pid = server.fork(self._threads, fds)
+                pid = server.fork(self._threads, fds, self.start_timeout)
                 if pid is not None or self._closed:
                     break
             if pid is None:
-                raise WorkerDied("the server of worker processes has ended; see its messages above")
+                raise PoolBroken("the server of worker processes has ended; see its messages above")
         return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
+
+    def _give_back(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            give_back(server)
 
     def rest(self) -> None:
         with self._lock:
-            if self._server is not None:
-                give_back(self._server)
-                self._server = None
+            self._give_back()
             super().rest()
 
     def interrupt(self) -> None:
         super().interrupt()
         server = self._server
-        if self._lock.locked() and server is not None:
-            server._process.kill()  # another thread waits for its answer
+        if server is None:
+            return
+        # Another thread may wait for its answer, which comes at once unless it was stopped or hangs. One that others
+        # use is given time for it: if it is killed, they have to start another, and how their workers end is not known.
+        if self._lock.acquire(timeout=SERVER_TIMEOUT if server.users > 1 else 0):
+            self._lock.release()
+        else:
+            server._process.kill()

@@ -17,7 +17,7 @@ from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
 from .protocol import Frame, Kind, Placed
-from .serialization import can_travel, culprit, dump, load_result
+from .serialization import can_travel, culprit, dump, load_result, remedy
 from .shared_constants import ConstantRef, SharedConstant
 
 REST = 0.002
@@ -173,7 +173,8 @@ def job_of(number: int, task: Task, how: Submission, serve: Callable[[TaskFuture
         if of_signal_handler(error):
             raise
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
-        failure = SerializationError(f"{named} cannot be sent to a worker process: {error}")
+        hint = remedy(error)
+        failure = SerializationError(f"{named} cannot be sent to a worker process: {error}{hint and '; '}{hint}")
         failure.__cause__ = error
         job.fail(failure)
     return job

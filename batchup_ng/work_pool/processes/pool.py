@@ -7,7 +7,9 @@ forgotten, or the program ends, the dispatcher is closed.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import sys
 import weakref
 from typing import Any
 
@@ -17,6 +19,7 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...system_limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
+from ..parallel import LONGEST
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
@@ -24,6 +27,8 @@ from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
 from .job import ProcessJob
 from .process import Launcher
+from .reloads import Reloads
+from .schedule import START_TIMEOUT
 from .serialization import can_travel
 from .shared_arrays import SharedCopies, checked_folder
 from .shared_constants import SharedConstant
@@ -49,6 +54,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
             None: as many as this program's environment says. More than one costs the promise of the same bits: products
             and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
+        start_timeout: Seconds that a process may take to start, until it counts as dead. With ``timeout=``, a worker
+            may also take that long to load the source: to import its modules and read what it holds. Pass more where
+            many processes import from a slow disk.
         spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
             temporary folder, or ``/var/tmp`` if that lies in memory.
 
@@ -64,21 +72,25 @@ class WorkerProcessPool(AbstractWorkerPool):
         threads: int = 1,
         start_method: str | None = None,
         blas_threads: int | None = 1,
+        start_timeout: float = START_TIMEOUT,
         spill: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
+        _end_forgotten()
         self.processes = worker_count(processes)
         self.threads = validation.positive_int("threads", threads)
         self.lends_threads = self.processes == 1 < self.threads
         self.buffers = WorkerBuffers()
         self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
+        self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST)
         self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.fd
-        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd)
+        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd, self._start_timeout)
         copies = None if arena is None else SharedCopies(arena, self._spill)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
+        self._reloads = Reloads()
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
@@ -90,6 +102,8 @@ class WorkerProcessPool(AbstractWorkerPool):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.degraded_reason:
             self._warn_of_workers()
+        if how.stream_id > self._reloads.newest:
+            self._reloads.look(how.stream_id)
         return self._dispatcher.submit(task, how)
 
     def _warn(self) -> None:
@@ -132,8 +146,10 @@ class WorkerProcessPool(AbstractWorkerPool):
         """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)
-        method, threads = self._start_method, self._blas_threads
-        return WorkerProcessPool(1, start_method=method, blas_threads=threads, spill=self._spill)
+        return WorkerProcessPool(
+            1, start_method=self._start_method, blas_threads=self._blas_threads, start_timeout=self._start_timeout,
+            spill=self._spill,
+        )  # fmt: skip
 
     def abandon(self) -> None:
         self._dispatcher.abandon()
@@ -145,6 +161,16 @@ class WorkerProcessPool(AbstractWorkerPool):
         super().close()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
+
+
+def _end_forgotten() -> None:
+    """End the pools that a failed cell of a notebook has left.
+
+    Its traceback, which IPython keeps in a cycle, holds the variables of its functions, hence their pool; the collector
+    may take long to run in a program that waits at its prompt.
+    """
+    if _open and hasattr(sys, "last_traceback"):  # one was shown at a prompt
+        gc.collect()
 
 
 def _new_arena() -> tuple[Arena | None, str]:

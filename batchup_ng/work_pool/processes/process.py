@@ -18,11 +18,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...errors import WorkerDied
+from ...errors import PoolBroken, PoolClosed
+from ...system_limits import entries
 from .parent_death import ParentDeath
+from .schedule import START_TIMEOUT
 
 EXIT_UNKNOWN = 1 << 16
 """Stands for the exit code of a process of which the exit code is not known."""
@@ -77,18 +80,27 @@ class WorkerProcess:
     def hang_up(self) -> None:
         """Close the pool's end of the socket, at which the worker ends."""
         hang_up(self.sock)
-        if self.death is not None:
-            os.close(self.death)
-            self.death = None
+
+    def kill(self) -> bool:
+        """Kill the worker; return False if it is gone already. Its number may be another process's by then."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.death is None:
+                os.kill(self.pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(self.death, signal.SIGKILL)
+            return True
+        return False
 
     def end(self, timeout: float = CLOSE_TIMEOUT) -> int | None:
         """Hang up, wait for the worker to end, kill it if it does not; return its exit code."""
         self.hang_up()
         code = self.exit_code(timeout)
         if code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            code = self.exit_code(KILL_TIMEOUT)
+            code = self.exit_code(KILL_TIMEOUT) if self.kill() else EXIT_UNKNOWN
+        death, self.death = self.death, None
+        if death is not None:
+            with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+                os.close(death)
         return code
 
 
@@ -103,7 +115,11 @@ _LIMITS = {
 """What each error number means that a start can end with: the limit, what it counts with the remedy."""
 
 
-def refused(error: OSError | RuntimeError) -> WorkerDied:
+_LIMITS_ON_MEMORY = (("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v"))
+"""The limits on a process's memory: what ``/proc/self/status`` calls the memory that counts, the option of ulimit."""
+
+
+def refused(error: OSError | RuntimeError) -> PoolBroken:
     """Return the error for a worker, or a thread for it, that the system did not let start."""
     if isinstance(error, RuntimeError) and "shutdown" in str(error):
         return WorkerDied(
@@ -111,13 +127,30 @@ def refused(error: OSError | RuntimeError) -> WorkerDied:
             f"3.12.2 start no thread for what atexit calls)"
         )
     code = error.errno or 0 if isinstance(error, OSError) else errno.EAGAIN
+    # Python does not say why there is no thread: no memory for its stack has the same number as too many threads.
+    hint = _limit_on_memory() if isinstance(error, RuntimeError) or code == errno.ENOMEM else ""
+    if hint:
+        return PoolBroken(f"a worker process cannot be started: {os.strerror(errno.ENOMEM)}; {hint}")
     if code not in _LIMITS:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
-        return WorkerDied(f"a worker process cannot be started: {error}{hint}")
+        return PoolBroken(f"a worker process cannot be started: {error}{hint}")
     name, what = _LIMITS[code]
     soft, _ = resource.getrlimit(getattr(resource, name))
     many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
-    return WorkerDied(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+    return PoolBroken(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
+
+
+def _limit_on_memory() -> str:
+    """Return the limit that leaves this process less memory than the stack of a thread, in words; empty for none."""
+    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if stack == resource.RLIM_INFINITY:
+        stack = 2 << 20  # what glibc takes then
+    used = entries(Path("/proc/self/status"))
+    for name, counted, option in _LIMITS_ON_MEMORY:
+        soft, _ = resource.getrlimit(getattr(resource, name))
+        if soft != resource.RLIM_INFINITY and soft - used.get(counted, 0) < stack:
+            return f"{name} sets a limit of {soft} bytes on the memory of this process; raise it by ulimit {option}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -158,9 +191,15 @@ def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) ->
 
 
 class Launcher:
-    """Starts workers: a new interpreter for each. `arena_fd` is the shared memory, -1 if there is none."""
+    """Starts workers: a new interpreter for each.
 
-    def __init__(self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1) -> None:
+    `arena_fd` is the shared memory, -1 if there is none, `start_timeout` the seconds that one may take to be ready.
+    """
+
+    def __init__(
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
+    ) -> None:
+        self.start_timeout = start_timeout
         self._threads = threads
         self._blas_threads = blas_threads
         self._arena_fd = arena_fd
@@ -168,7 +207,7 @@ class Launcher:
         self._closed = False
 
     def start(self) -> WorkerProcess:
-        """Return a new worker process, which may not be ready yet; raises :class:`WorkerDied` if none can be had."""
+        """Return a new worker process, which may not be ready yet; raises :class:`PoolBroken` if none can be had."""
         with new_pair() as (ours, theirs):
             fds = self._fds(theirs)
             process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
@@ -184,7 +223,7 @@ class Launcher:
     def _fds(self, end: socket.socket) -> list[int]:
         """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
         if self._closed:
-            raise WorkerDied("a worker process cannot be started: the pool was closed")
+            raise PoolClosed("a worker process cannot be started: the pool was closed")
         if self._life is None:
             self._life = ParentDeath()
         return [end.fileno(), self._life.fd, *([] if self._arena_fd < 0 else [self._arena_fd])]

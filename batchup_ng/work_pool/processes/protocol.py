@@ -60,20 +60,22 @@ class Placed(NamedTuple):
 class Kind(enum.IntEnum):
     """What a frame says.
 
-    To the worker: TASK; BATCH, the task of making a batch; CONSTANT; FORGET, of a constant. From it: READY, when it has
-    started, with its process number; LOADED, for a constant; RESULT; ARRAYS, a result that is a tuple or dict of
-    arrays; ERROR, of number 0 if the worker could not start. Those from RESULT on end a task.
+    To the worker: NUMBER, the first, which it has among the workers of the pool; TASK; BATCH, the task of making a
+    batch; CONSTANT; FORGET, of a constant. From it: READY, when it has started, with its process number; LOADED, for a
+    constant; RESULT; ARRAYS, a result that is a tuple or dict of arrays; ERROR, of number 0 if the worker could not
+    start. Those from RESULT on end a task.
     """
 
-    TASK = 1
-    BATCH = 2
-    CONSTANT = 3
-    FORGET = 4
-    READY = 5
-    LOADED = 6
-    RESULT = 7
-    ARRAYS = 8
-    ERROR = 9
+    NUMBER = 1
+    TASK = 2
+    BATCH = 3
+    CONSTANT = 4
+    FORGET = 5
+    READY = 6
+    LOADED = 7
+    RESULT = 8
+    ARRAYS = 9
+    ERROR = 10
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -13,7 +13,8 @@ The rules:
   sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
   fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
   are sent to others, and the death does not count for them.
-* A job whose time is up fails; its worker is killed.
+* A job whose time is up fails; its worker is killed. The time that a worker takes to load a constant is not that of a
+  job; where jobs have a time limit the loading has that of a start, at which the job that waits for it fails.
 * A worker that dies is replaced, until :data:`MAX_BARREN` times the number of workers died in a row that had nothing
   to do and never finished anything, or could not be started while there was no other: then no more are started, and the
   pool is broken when the last is gone, until it is started again.
@@ -39,7 +40,7 @@ QUICK, SLOW = 0.00025, 0.5
 """Seconds that quick and slow jobs take on average, with the way to the worker and back."""
 
 START_TIMEOUT = 60.0
-"""Seconds that a worker may take until it is ready, and the fork server to start and to fork one."""
+"""Seconds that a worker may take until it is ready, and the fork server to start and to fork one, by default."""
 
 MAX_BARREN = 3
 """Deaths in a row, for each worker of the pool, of workers that never finished anything."""
@@ -48,8 +49,8 @@ MAX_DEATHS = 3
 """Workers that may die while they run one job, the last of them with nothing else to do; one less if it was exclusive
 from the start, not one alone, for a worker may die of something else."""
 
-DIED, LATE = "died", "late"
-"""Why a job failed: its workers died; its time was up."""
+DIED, LATE, NOT_LOADED = "died", "late", "not loaded"
+"""Why a job failed: its workers died; its time was up; its worker took too long to load the constants that it needs."""
 
 
 class ScheduledJob(Protocol):
@@ -77,10 +78,17 @@ class ScheduledWorker(Generic[J]):
     ready: bool = False
     jobs: list[J] = dataclasses.field(default_factory=list)  # in the order in which they were sent
     loading: int = 0  # constants that it was sent and has not loaded; no job begins before
+    load_began: float = math.inf  # when it began to do nothing but load them
     reserved: bool = False  # it runs a job that must be alone
     killed: bool = False  # it is being killed
     late: J | None = None  # the job whose time was up, for which that is
     finished: int = 0  # jobs
+
+    def loads(self, job: J) -> None:
+        """It was sent a constant ahead of a job, which begins when that is loaded."""
+        self.loading += 1
+        if job.began is not None:
+            self.load_began, job.began = job.began, None
 
 
 W = TypeVar("W", bound=ScheduledWorker[Any])
@@ -115,7 +123,8 @@ Action = Send[W, J] | Kill[W] | Fail[J]
 class Schedule(Generic[W, J]):
     """The rules, for so many workers of so many threads each; not locked."""
 
-    def __init__(self, processes: int, threads: int) -> None:
+    def __init__(self, processes: int, threads: int, start_timeout: float = START_TIMEOUT) -> None:
+        self.start_timeout = start_timeout
         self._processes = processes
         self._threads = threads
         self._waiting: FairQueue[J] = FairQueue()
@@ -273,15 +282,19 @@ class Schedule(Generic[W, J]):
         return worker.jobs[: self._threads] if worker.ready else []
 
     def _note_begun(self, worker: W, now: float) -> None:
+        running = self._running(worker)
         if worker.loading == 0:
-            for job in self._running(worker):
+            worker.load_began = math.inf
+            for job in running:
                 if job.began is None:
                     job.began = now
+        elif all(job.began is None for job in running):
+            worker.load_began = min(worker.load_began, now)
 
     def _failed(self, worker: W, job: J) -> str | None:
         """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
         if job is worker.late:
-            return LATE
+            return NOT_LOADED if job.began is None else LATE
         if not job.how.retryable:
             return DIED
         if worker.killed:
@@ -294,9 +307,11 @@ class Schedule(Generic[W, J]):
         if worker.killed:
             return math.inf, None
         if not worker.ready:
-            return worker.started + START_TIMEOUT, None
+            return worker.started + self.start_timeout, None
         due: tuple[float, J | None] = math.inf, None
         for job in self._running(worker):
-            if job.how.timeout is not None and job.began is not None and job.began + job.how.timeout < due[0]:
-                due = job.began + job.how.timeout, job
+            if job.how.timeout is not None:
+                up = job.began + job.how.timeout if job.began is not None else worker.load_began + self.start_timeout
+                if up < due[0]:
+                    due = up, job
         return due

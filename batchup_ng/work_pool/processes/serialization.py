@@ -62,6 +62,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return typing.NewType, (obj.__name__, obj.__supertype__), {"__module__": obj.__module__}
         if tensors.is_tensor(obj):
             return _reduced_tensor(obj)
+        if kind.__module__ == "multiprocessing.managers" and hasattr(obj, "_authkey"):
+            return _proxy, (bytes(obj._authkey), *obj.__reduce__())
         if isinstance(obj, BaseException) and _skips_init(kind):
             state = state_of(obj)
             if isinstance(obj, AttributeError):
@@ -132,8 +134,18 @@ def pack(value: Any, packer: type[Packer] | None = None) -> Packed:
     except Exception as error:
         raise SerializationError(
             f"{culprit('the ' + type(value).__name__, value, can_travel)} cannot be sent to a worker process: {error}; "
-            f"use WorkerThreadPool, or let the worker open such things itself"
+            f"{remedy(error) or 'use WorkerThreadPool, or let the worker open such things itself'}"
         ) from error
+
+
+def remedy(error: Exception) -> str:
+    """Return what to do about an object of multiprocessing's own that cannot travel; empty for any other."""
+    if "through inheritance" not in str(error):
+        return ""
+    return (
+        "that is, only with processes that multiprocessing starts; take one of multiprocessing.Manager() in its place, "
+        "use WorkerThreadPool, or return as a column what is to come back"
+    )
 
 
 def can_travel(value: Any) -> bool:
@@ -318,6 +330,14 @@ def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> A
     return functools.lru_cache(maxsize, typed)(function)
 
 
+def _proxy(key: bytes, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Return the proxy of what a manager of :mod:`multiprocessing` shares, in a process that this did not start."""
+    from multiprocessing.process import current_process
+
+    current_process().authkey = key
+    return make(*args)
+
+
 def _skips_init(kind: type[BaseException]) -> bool:
     """Return whether exceptions of a type are loaded without a call of ``__init__``, which may want other arguments.
 
@@ -377,7 +397,9 @@ _INSIDE: dict[type, tuple[str, ...]] = {
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what `value` is made of, each part with what it is called."""
-    if isinstance(value, dict):
+    if hasattr(type(value), "named_parts"):
+        yield from value.named_parts().items()
+    elif isinstance(value, dict):
         yield from ((f"{name}[{key!r:.40}]", part) for key, part in list(value.items()))
     elif isinstance(value, (list, tuple)):
         yield from ((f"{name}[{i}]", part) for i, part in enumerate(value))

@@ -108,10 +108,15 @@ class ConstantRef(NamedTuple):
 
 
 class WorkerConstants:
-    """The constants that a worker holds, with its view of the shared memory; read by several threads."""
+    """What a worker holds: constants, its view of the shared memory, its number; read by several threads.
+
+    `worker` is the number that it has among the workers of its pool: no other that lives has the same, and one that was
+    started in the place of a dead one has a free one.
+    """
 
     def __init__(self) -> None:
         self.view: SharedView | None = None
+        self.worker = 0
         self._values: dict[int, Any] = {}
         self._not_loaded: dict[int, Frame] = {}
 

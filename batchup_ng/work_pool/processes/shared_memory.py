@@ -17,9 +17,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import errno
-import fcntl
-import itertools
 import mmap
 import os
 import resource
@@ -135,27 +132,8 @@ class SharedView:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._number: int | None = None
         self.bytes = np.frombuffer(_mapped(fd, os.fstat(fd).st_size), np.uint8)
         self.address = self.bytes.ctypes.data
-
-    def number(self) -> int:
-        """Return a number that no other worker of the pool has, the least that is free; it stays this process's own.
-
-        A lock on as many bytes into the file stands for it, which ends with the process.
-        """
-        if self._number is None:
-            self._number = next(filter(self._locked, itertools.count()))
-        return self._number
-
-    def _locked(self, number: int) -> bool:
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            return False
-        return True
 
     def private(self, places: Collection[Placed]) -> dict[Placed, np.ndarray]:
         """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.

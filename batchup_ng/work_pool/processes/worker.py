@@ -71,6 +71,8 @@ class WorkerLoop:
                 if frame.kind is Kind.CONSTANT:
                     WORKER_CONSTANTS.put(frame)
                     self._send(protocol.pieces(Kind.LOADED, frame.number))
+                elif frame.kind is Kind.NUMBER:
+                    WORKER_CONSTANTS.worker = frame.number
                 elif frame.kind is Kind.FORGET:
                     WORKER_CONSTANTS.forget(frame.number)
                 else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from typing import Any
 
@@ -12,19 +11,27 @@ from . import protocol
 from .job import ProcessJob
 from .process import EXIT_UNKNOWN, WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
-from .schedule import START_TIMEOUT, ScheduledWorker
+from .schedule import ScheduledWorker
 from .shared_arrays import SharedCopies
 from .shared_memory import Slot, SlotPool
 
 
 class WorkerHandle(ScheduledWorker[ProcessJob]):
-    """A worker process; large buffers that come over its socket are read to `memory`, its slots come from `slots`."""
+    """A worker process, which has this number in its pool.
 
-    def __init__(self, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None) -> None:
+    Large buffers that come over its socket are read to `memory`, its slots come from `slots`.
+    """
+
+    def __init__(
+        self, number: int, process: WorkerProcess, started: float, memory: BufferPool, slots: SlotPool | None
+    ) -> None:
         super().__init__(started)
+        self.number = number
         self.process = process
         self.reader = FrameReader(process.sock, memory)
         self.writer = FrameWriter(process.sock)
+        self.writer.add(protocol.pieces(Kind.NUMBER, number))
+        self.writer.write()
         self.constants: set[int] = set()
         self.watched = False
         self.start_error = ""
@@ -37,7 +44,7 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         for constant in constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
-                self.loading += 1
+                self.loads(job)
                 self.writer.add(constant.frame(copies))
         # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
@@ -53,22 +60,18 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
             self.writer.add(protocol.pieces(Kind.FORGET, number))
             self.writer.write()
 
-    def describe_exit(self, code: int | None) -> str:
+    def describe_exit(self, code: int | None, start_timeout: float) -> str:
         """Return how the process ended, in words, from its exit code."""
         who = f"a worker process (pid {self.process.pid})"
         if not self.ready and self.killed:
-            return f"{who} was not ready within {START_TIMEOUT:g} s of its start, for which it was ended"
+            return f"{who} was not ready within start_timeout={start_timeout:g} s of its start, for which it was ended"
         if self.start_error:
             return f"{who} could not start: {self.start_error}"
         return f"{who} {describe_exit(code)}"
 
     def kill(self) -> None:
         """Kill the process; its end is noticed as any other."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.process.death is not None:
-                signal.pidfd_send_signal(self.process.death, signal.SIGKILL)
-            else:
-                os.kill(self.process.pid, signal.SIGKILL)
+        self.process.kill()
 
 
 def resolve(frame: Frame, slot: Slot | None) -> None:

@@ -33,11 +33,16 @@ class Greeting(NamedTuple):
 
 
 class Actor:
-    """One worker; its calls come one at a time, in the order in which they were sent."""
+    """One worker; its calls come one at a time, in the order in which they were sent.
 
-    def __init__(self) -> None:
+    Args:
+        number: That of its seat in the pool, which no other actor has; it stays the same when Ray starts it again.
+    """
+
+    def __init__(self, number: int) -> None:
         import ray
 
+        WORKER_CONSTANTS.worker = number
         node = ray.get_runtime_context().get_node_id()
         self._here: tuple[str, str] = node, ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         self._runner = TaskRunner(None, 1, f"(on node {self._here[1]})\n")

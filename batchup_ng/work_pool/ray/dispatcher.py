@@ -34,7 +34,7 @@ from ...memory_pool import ALIGNMENT, BufferPool
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
 from ..processes.protocol import Frame, Kind
-from ..processes.schedule import LATE, Action, Kill, Schedule, Send
+from ..processes.schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
 from ..processes.signals import leave_interrupts_to_others
 from ..task import Submission, Task, TaskFuture
 from .actor import Actor, Greeting
@@ -78,7 +78,7 @@ class RayDispatcher:
         self.lacking = ""  # what is to be warned of, if not all actors come up
         self._new_actor = cluster.ray.remote(Actor).options(**actor_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
-        self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1)
+        self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1, self._patience)
         self._seats: list[Seat] = []
         self._memory = BufferPool()
         self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
@@ -201,7 +201,9 @@ class RayDispatcher:
             self.size = max(1, len(self._seats) + (0 if absent else self._cluster.room_for(self._need)))
         while len(self._seats) < self.size:
             self._cluster.check()
-            seat = Seat(self._new_actor(), now)
+            taken = {seat.number for seat in self._seats}
+            number = next(number for number in itertools.count() if number not in taken)
+            seat = Seat(number, self._new_actor(number), now)
             self._seats.append(seat)
             self._greet(seat)
 
@@ -266,7 +268,7 @@ class RayDispatcher:
                     return
                 self._last_death = failed
                 self._cluster.check()
-                seat.actor = self._new_actor()
+                seat.actor = self._new_actor(seat.number)
         else:
             self._refuse(f"an actor cannot be started: {last_line(error)}")
             return
@@ -365,7 +367,7 @@ class RayDispatcher:
         for constant in constants:
             if constant.number not in worker.constants:
                 worker.constants.add(constant.number)
-                worker.loading += 1
+                worker.loads(job)
                 ref = constant.ref  # type: ignore[attr-defined]  # it is a RayConstant
                 self._call(actor.keep, partial(self._loaded, worker), constant.number, ref)
         arrays = [np.frombuffer(each, np.uint8) for each in buffers]
@@ -442,6 +444,11 @@ class RayDispatcher:
     def _error_of(self, job: ProcessJob, why: str) -> BaseException:
         if why is LATE:
             return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+        if why is NOT_LOADED:
+            return ClusterError(
+                f"an actor did not load the source (its modules, its data) within {self._patience:g} s, for which it "
+                f"was ended; see what it imports and reads on its node"
+            )
         return WorkerDied(f"{self._last_death}, while it ran this task")
 
     def _fail_all(self, error: Exception) -> None:

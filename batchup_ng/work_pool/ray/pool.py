@@ -19,6 +19,7 @@ from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
 from ..processes.job import ProcessJob
+from ..processes.reloads import Reloads
 from ..processes.serialization import can_travel
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
@@ -79,6 +80,7 @@ class WorkerRayPool(AbstractWorkerPool):
         need = _checked_need(num_cpus, resources)
         self.buffers = WorkerBuffers()
         self._warned = False
+        self._reloads = Reloads()
         self._options: dict[str, Any] = {"resources": resources, "runtime_env": runtime_env, "copy": copy}
         self._options["num_cpus"] = num_cpus
         self._cluster = Cluster(address, runtime_env)
@@ -100,6 +102,8 @@ class WorkerRayPool(AbstractWorkerPool):
         if self._dispatcher.lacking and not self._warned:
             self._warned = True
             warn_consumer(self._dispatcher.lacking, WorkerWarning)
+        if how.stream_id > self._reloads.newest:
+            self._reloads.look(how.stream_id)
         return self._dispatcher.submit(task, how)
 
     def shared_constant(self, x: Any) -> RayConstant:

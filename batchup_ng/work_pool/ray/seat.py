@@ -14,9 +14,11 @@ from .actor import Greeting
 class Seat:
     """An actor, be it up or not; Ray starts it again when it dies.
 
-    `greeting` is what it said when it came up last, `absent_since` when it was missed first, 0.0 while it is up.
+    `number` is that which no other seat of the pool has, `greeting` what it said when it came up last, `absent_since`
+    when it was missed first, 0.0 while it is up.
     """
 
+    number: int
     actor: Any
     absent_since: float
     greeting: Greeting | None = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import os
-import pkgutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 import psutil
 
 import batchup_ng as bu
-from batchup_ng.work_pool import processes
 from batchup_ng.work_pool.processes import dispatcher, fork_server
 
 from ..accounting import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
@@ -24,16 +21,6 @@ from ..tree import orphaned, state_of
 from .stalls import POSITION, usable
 
 HANGS = "import os, time\nif os.environ.get('BATCHUP_NG_TEST_HANGS'):\n    time.sleep(3600)\n"
-
-
-def lower_start_timeout(seconds: float) -> None:
-    """Let the pool wait only so long for a worker to be ready."""
-    names = [module.name for module in pkgutil.iter_modules(processes.__path__, f"{processes.__name__}.")]
-    modules = [importlib.import_module(name) for name in names]
-    found = [module for module in modules if hasattr(module, "START_TIMEOUT")]
-    assert found, "no module of the process pool has START_TIMEOUT, after which a worker should be ready"
-    for module in found:
-        module.START_TIMEOUT = seconds  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -62,10 +49,8 @@ def told_of(act: Callable[[], object]) -> str:
 
 def hangs_in_start(kind: str) -> str:
     """F20: whatever is started first hangs before it gets to the worker's code; when it no longer does a pool works."""
-    lower_start_timeout(0.1)
-    with interpreters_hang(), make_pool(kind) as pool:
+    with interpreters_hang(), make_pool(kind, start_timeout=0.1) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
-    lower_start_timeout(60.0)
     with make_pool(kind) as pool:
         usable(pool)
     return found
@@ -74,22 +59,19 @@ def hangs_in_start(kind: str) -> str:
 def hangs_in_replacement(kind: str) -> str:
     """F20: all workers die, and what is to take their place hangs: the server of ``forkserver``, each new worker."""
     with contextlib.ExitStack() as stack:
-        if kind == "forkserver":
-            lower_start_timeout(10.0)  # which its new server must keep to, also on a busy machine
-        pool = stack.enter_context(make_pool(kind))
+        pool = stack.enter_context(make_pool(kind, start_timeout=10.0))  # which is also enough on a busy machine
         usable(pool)
         pids = all_workers(kind, 2)
         if kind == "forkserver":
             (server,) = psutil.Process().children()
             stop(server.pid)
         else:
-            lower_start_timeout(0.1)
+            pool._dispatcher._schedule.start_timeout = 0.1
             stack.enter_context(interpreters_hang())
         for pid in pids:
             stop(pid)
             send(pid)
         found = told_of(lambda: usable(pool))
-    lower_start_timeout(60.0)
     with make_pool(kind) as pool:
         usable(pool)
     return found
@@ -112,7 +94,7 @@ def server_killed(kind: str) -> str:
             with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
                 return f"completed {balance(iterator, at=act)}"
         except bu.WorkerDied as error:
-            return f"WorkerDied: {error}"
+            return f"{type(error).__name__}: {error}"
 
 
 def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> dict[int, str]:

@@ -190,6 +190,32 @@ def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
     assert ended(second)
 
 
+def test_a_replacement_is_served_while_others_are_started() -> None:
+    go_on, held = threading.Event(), threading.Event()
+    with bu.WorkerProcessPool(3) as pool:
+        one(pool, os.getpid)
+        launcher = pool._dispatcher._launcher
+        start, starts = launcher.start, itertools.count()
+
+        def slow() -> Any:
+            if next(starts) == 1:
+                held.set()
+                go_on.wait(60)
+            return start()
+
+        launcher.start = slow  # type: ignore[method-assign]
+        before = pool._dispatcher.pids()
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(held.is_set)
+        try:
+            assert one(pool, os.getpid) not in before
+            assert not go_on.is_set()
+        finally:
+            go_on.set()
+        wait_until(lambda: len(pool._dispatcher.pids()) == 3)
+
+
 def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None:
     def batches(batch_size: int) -> Iterator[Any]:
         for i in itertools.count():

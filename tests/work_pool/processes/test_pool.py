@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import PoolClosed, RemoteTraceback, SerializationError, WorkerDied
+from batchup_ng.errors import PoolBroken, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import process as begin
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import one, wait_until
@@ -108,6 +109,33 @@ def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
         one(pool, len, [pool.shared_constant(3)])
 
 
+def test_what_multiprocessing_shares_by_inheritance_is_refused_with_the_remedy(pool: Any) -> None:
+    guard = multiprocessing.Lock()
+    source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, guard.acquire()))
+    says = r"variable guard.* of type .*Lock cannot be sent .*; take one of multiprocessing.Manager\(\)"
+    with pytest.raises(SerializationError, match=says):
+        pool.parallel_data_source(source)
+    with pytest.raises(SerializationError, match=r"; take one of multiprocessing.Manager\(\)"):
+        one(pool, id, guard)
+
+
+def test_what_a_manager_shares_reaches_workers(lone: Any) -> None:
+    with multiprocessing.Manager() as manager:
+        seen, event = manager.list(), manager.Event()
+
+        def note(x: np.ndarray) -> Any:
+            seen.append(x.tolist())
+            event.set()
+            return (x,)
+
+        source = bu.ArrayDataSource([np.arange(4)]).map(note)
+        list(lone.parallel_data_source(source).batch_iterator(2))
+        assert list(seen) == [[0, 1], [2, 3]]
+        assert event.is_set()
+        one(lone, seen.append, 5)
+        assert seen[2] == 5
+
+
 def pids_of(pool: Any) -> set[int]:
     """Return the process numbers of both workers, once both are ready."""
     assert one(pool, len, "abc") == 3
@@ -141,6 +169,24 @@ def test_a_task_goes_to_another_worker_if_its_own_never_was_ready(monkeypatch: p
     assert len(starts) == 2
 
 
+def number_of_worker() -> tuple[int, int]:
+    from batchup_ng.work_pool.processes.shared_constants import WORKER_CONSTANTS
+
+    return os.getpid(), WORKER_CONSTANTS.worker
+
+
+def test_a_new_worker_has_the_number_of_the_one_that_died(fresh: Any) -> None:
+    for place in (0, 1):
+        os.kill(sorted(pids_of(fresh))[place], signal.SIGKILL)
+        with pytest.raises(WorkerDied):
+            one(fresh, leave, 3)
+        pids_of(fresh)
+        numbers = {worker.process.pid: worker.number for worker in fresh._dispatcher._schedule.workers}
+        assert sorted(numbers.values()) == [0, 1]
+        pid, number = one(fresh, number_of_worker)
+        assert number == numbers[pid]
+
+
 def test_a_worker_that_exits_is_lost(fresh: Any) -> None:
     for code in (0, 7):
         with pytest.raises(WorkerDied, match=f"exited with code {code} while running this task"):
@@ -152,9 +198,9 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
     with bu.WorkerProcessPool(1) as other:
         one(other, len, "abc")  # so that the spare server is in use, and is there for later tests
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
-        with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises((WorkerDied, PoolClosed)):
+        with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises(PoolBroken):
             one(pool, len, "abc")
-        with bu.WorkerProcessPool(1) as pool, pytest.raises(WorkerDied, match="server of worker processes"):
+        with bu.WorkerProcessPool(1) as pool, pytest.raises(PoolBroken, match="server of worker processes"):
             one(pool, len, "abc")
 
 
@@ -234,6 +280,25 @@ def test_a_pool_that_is_forgotten_in_a_cycle_ends_wherever_the_collector_runs(po
         cycle.append(cycle)
         del pool, cycle
         assert one(pools[1], abs, Collects()) == 0
+
+
+def test_a_new_pool_ends_one_that_a_failed_cell_of_a_notebook_left_in_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "last_traceback", None, raising=False)  # as is set where a traceback was shown at a prompt
+
+    def cell() -> Any:
+        pool = bu.WorkerProcessPool(1)
+        cycle: list[Any] = [pool]
+        cycle.append(cycle)
+        return pool._dispatcher
+
+    gc.disable()
+    try:
+        left = cell()
+        assert not left._closed
+        with bu.WorkerProcessPool(1):
+            assert left._closed
+    finally:
+        gc.enable()
 
 
 class ExitsWhenLoaded:

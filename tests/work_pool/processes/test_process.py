@@ -6,8 +6,11 @@ import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +19,19 @@ from typing import Any
 import psutil
 import pytest
 
-from batchup_ng.errors import WorkerDied
+from batchup_ng.errors import PoolBroken, PoolClosed
+from batchup_ng.system_limits import entries
 from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes.pool import START_METHODS
-from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess
+from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess, refused
 from tests.extent import methods, quick
-from tests.work_pool.processes.serialization_helpers import ran
+from tests.work_pool.processes.serialization_helpers import ran, wait_until
+
+
+@pytest.fixture(autouse=True)
+def servers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the servers that are stopped and killed here apart from that of the pools which tests share."""
+    monkeypatch.setenv("BATCHUP_NG_TESTS_OF_STARTS", "yes")
 
 
 @contextmanager
@@ -80,6 +90,22 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         assert second.end() == 0
 
 
+def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -> None:
+    worker_process, other = subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"])
+    try:
+        sock, end = socket.socketpair()
+        with end:
+            worker = WorkerProcess(worker_process.pid, sock, lambda timeout: None)
+            worker.pid = other.pid  # as if the system had given it the number
+            assert worker.end(0.0) is None
+        assert worker_process.wait(20) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for each in (worker_process, other):
+            each.kill()
+            each.wait()
+
+
 def server_of_a_new_pool() -> int:
     with starting("forkserver") as starter:
         worker = started(starter)
@@ -95,12 +121,12 @@ def test_the_next_pool_has_the_server_of_the_last_if_its_workers_are_to_be_the_s
     assert server_of_a_new_pool() == first
     with starting("forkserver") as one:
         assert one.start().end() == 0
-        assert server_of(one).pid == first
+        assert server_of(one).pid == first == server_of_a_new_pool(), "one is enough for pools that are open at once"
         with monkeypatch.context() as patch, starting("forkserver") as other:
             patch.setenv("BATCHUP_NG_ANYTHING", "else")
             assert other.start().end() == 0
             changed = server_of(other).pid
-            assert changed != first, "each of two pools at once has one of its own"
+            assert changed != first
     assert not psutil.pid_exists(first), "one is enough to keep"
     assert server_of_a_new_pool() != changed
     assert not psutil.pid_exists(changed)
@@ -172,6 +198,64 @@ def test_programs_that_fork_close_all_or_use_a_pool_at_their_end_are_told_nothin
     assert done.stderr == ""
 
 
+def test_two_pools_at_once_have_one_server_and_either_may_end_first() -> None:
+    with starting("forkserver") as first:
+        with starting("forkserver") as second:
+            workers = [started(first), started(second)]
+            assert server_of(first) == server_of(second)
+            assert workers[1].end() == 0
+        server = server_of(first)
+        later = started(first)
+        assert [workers[0].end(), later.end()] == [0, 0]
+    assert server.is_running(), "it stays for the next pool"
+
+
+def test_threads_that_start_pools_at_once_get_one_server() -> None:
+    at_once, servers = threading.Barrier(4), []
+
+    def start() -> None:
+        at_once.wait(20)
+        with starting("forkserver") as starter:
+            worker = started(starter)
+            servers.append(server_of(starter).pid)
+            at_once.wait(20)
+            worker.end()
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(servers) == 4
+    assert len(set(servers)) == 1
+
+
+def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_from_theirs() -> None:
+    with starting("forkserver") as other:
+        worker = started(other)
+        with starting("forkserver") as starter:
+            started(starter).end()
+            stopped = server_of(other)
+            stopped.suspend()
+            said: list[BaseException] = []
+
+            def start() -> None:
+                with pytest.raises(PoolBroken) as caught:
+                    starter.start()
+                said.append(caught.value)
+
+            thread = threading.Thread(target=start)
+            thread.start()
+            wait_until(starter._lock.locked)
+            starter.interrupt()
+            thread.join(20)
+        assert said
+        assert worker.end() == EXIT_UNKNOWN
+        again = started(other)
+        assert server_of(other) != stopped
+        assert again.end() == 0
+
+
 def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as starter:
         worker = started(starter)
@@ -193,28 +277,29 @@ def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypa
 def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     first = server_of_a_new_pool()
     with monkeypatch.context() as patch:
-        patch.setattr(fork_server, "ForkServer", lambda blas_threads: "a new one")
+        patch.setattr(fork_server, "ForkServer", lambda blas_threads: types.SimpleNamespace(users=1))
         pid = os.fork()
         if pid == 0:
             try:
                 new = fork_server.take(1)
                 fork_server.close_spare()
-                os._exit(new != "a new one")
+                os._exit(not isinstance(new, types.SimpleNamespace))
             finally:
                 os._exit(2)
         assert os.waitpid(pid, 0)[1] == 0
     assert server_of_a_new_pool() == first
 
 
-def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
     with starting("forkserver") as starter:
         worker = started(starter)
         stopped = server_of(starter)
         stopped.suspend()
-        with monkeypatch.context() as patch:
-            patch.setattr(fork_server, "START_TIMEOUT", 0.1)
-            with pytest.raises(WorkerDied, match=rf"\(pid {stopped.pid}\) started no worker within 0.1 s; .* killed"):
-                starter.start()
+        starter.start_timeout = 0.1
+        says = rf"\(pid {stopped.pid}\) started no worker within start_timeout=0.1 s; .* killed"
+        with pytest.raises(PoolBroken, match=says):
+            starter.start()
+        starter.start_timeout = 60.0
         again = started(starter)
         worker.end()
         assert again.end() == 0
@@ -223,7 +308,7 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced(monkeypatch: pyte
 def test_a_closed_launcher_starts_nothing() -> None:
     with starting("forkserver") as starter:
         pass
-    with pytest.raises(WorkerDied, match="the pool was closed"):
+    with pytest.raises(PoolClosed):
         starter.start()
 
 
@@ -233,7 +318,7 @@ def test_a_server_without_descriptors_says_so() -> None:
         pid = server_of(starter).pid
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, hard))
-        with pytest.raises(WorkerDied, match="cannot be started: Too many open files"):
+        with pytest.raises(PoolBroken, match="cannot be started: Too many open files"):
             starter.start()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         later = started(starter)
@@ -250,9 +335,27 @@ def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(subprocess, "Popen", refuse)
             expected = "RLIMIT_NPROC sets .* raise it by ulimit -u" if code == errno.EAGAIN else "not enough memory"
-            with pytest.raises(WorkerDied, match=f"a worker process cannot be started: .*{expected}"):
+            with pytest.raises(PoolBroken, match=f"a worker process cannot be started: .*{expected}"):
                 starter.start()
         starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
         worker = started(starter)
         worker.end()
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted", "option"), [("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v")]
+)
+def test_a_thread_without_memory_is_not_blamed_on_the_number_of_processes(
+    limit: str, counted: str, option: str
+) -> None:
+    kind = getattr(resource, limit)
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (entries(Path("/proc/self/status"))[counted] + (1 << 20), hard))
+    try:
+        said = str(refused(RuntimeError("can't start new thread")))
+    finally:
+        resource.setrlimit(kind, (soft, hard))
+    assert f"{limit} sets a limit of" in said
+    assert f"ulimit {option}" in said
+    assert "RLIMIT_NPROC" in str(refused(RuntimeError("can't start new thread")))

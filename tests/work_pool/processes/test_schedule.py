@@ -237,6 +237,36 @@ def test_the_clock_stands_while_a_constant_is_loaded() -> None:
     assert world.schedule.next_tick() == world.now + 1.0
 
 
+def test_a_constant_that_is_sent_with_its_job_is_loaded_before_the_clock_runs() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    (worker,) = world.inboxes
+    job = world.submit(timeout=1.0)
+    worker.loads(job)  # as the one who sends it finds
+    world.pass_time(rules.START_TIMEOUT - 1)
+    assert job.outcome is None
+    world.schedule.loaded(worker, world.now)
+    assert world.schedule.next_tick() == world.now + 1.0
+    world.finish(worker)
+    second, third = world.submit(timeout=1.0), world.submit(timeout=1.0)
+    worker.loads(third)  # which the worker gets when it has done the second
+    world.pass_time(0.5)
+    world.finish(worker)
+    assert second.outcome == "done"
+    assert world.schedule.next_tick() == world.now + rules.START_TIMEOUT
+
+
+def test_a_worker_that_never_loads_a_constant_is_killed_and_no_sample_is_blamed() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    (worker,) = world.inboxes
+    job = world.submit(timeout=1.0)
+    worker.loads(job)
+    world.pass_time(rules.START_TIMEOUT)
+    assert worker not in world.schedule.workers
+    assert job.outcome == rules.NOT_LOADED
+
+
 def test_a_worker_that_never_is_ready_is_killed() -> None:
     world = World(processes=1)
     (worker,) = world.inboxes
