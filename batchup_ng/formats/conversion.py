@@ -47,7 +47,7 @@ PART_BYTES = 1 << 26
 VALUE_BYTES = 100
 """Bytes that a value is taken for which does not tell."""
 
-VERSION = 2
+VERSION = 3
 """Version of the journal and of what writers make of it."""
 
 WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)

@@ -24,7 +24,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, WriteError
 from batchup_ng.formats import conversion
 from batchup_ng.formats.columns import Column, columns_of
-from batchup_ng.formats.hdf5 import UndoFile, undo
+from batchup_ng.formats.draft import Draft, undo
 from batchup_ng.formats.tar import TarWriter
 
 from .killed import N, columns, objects
@@ -572,24 +572,78 @@ def test_progress_is_told_of_rows(tmp_path: Path) -> None:
     assert seen == [(40, 0, " rows"), 16, 16, 8, "closed"]
 
 
+class BadDisk:
+    """`os.pwrite` as a disk has it that takes few bytes at once, and fails when it is full."""
+
+    def __init__(self, at_once: int, room: int, pwrite: Any = os.pwrite) -> None:
+        self.at_once, self.room, self._pwrite = at_once, room, pwrite
+
+    def __call__(self, handle: int, data: Any, offset: int) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "no room")
+        done = self._pwrite(handle, memoryview(data)[: min(self.at_once, self.room)], offset)
+        self.room -= done
+        return int(done)
+
+
 @given(st.data())
-def test_what_is_written_through_an_undo_file_can_be_undone(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_a_draft_is_a_file_of_which_nothing_is_left_when_it_is_undone(tmp_path_factory: Any, data: Any) -> None:
     folder = tmp_path_factory.mktemp("undo")
     path, log = folder / "x", folder / "undo-0"
     before = data.draw(st.binary(max_size=60))
     path.write_bytes(before)
-    with UndoFile(path, log) as file:
+    expected = io.BytesIO(before)
+    places = st.integers(0, 80)
+    with pytest.MonkeyPatch.context() as patch, Draft(path) as draft:
+        patch.setattr("batchup_ng.formats.draft.PAGE", data.draw(st.sampled_from([1, 7, 16, 4096])))
         for _ in range(data.draw(st.integers(0, 6))):
-            file.seek(data.draw(st.integers(0, 80)))
-            if data.draw(st.booleans()):
-                file.write(data.draw(st.binary(max_size=40)))
-            else:
-                file.truncate()
-    with open(log, "ab") as cut:  # a record that a kill cut off
-        cut.write(data.draw(st.binary(max_size=15)))
-    with open(path, "r+b") as file:
-        undo(file.fileno(), log, len(before))
-    assert path.read_bytes() == before
+            place = data.draw(places)
+            assert expected.seek(place) == draft.seek(place)
+            text = data.draw(st.binary(max_size=40))
+            match data.draw(st.sampled_from(["write", "truncate", "read"])):
+                case "write" if text:
+                    expected.write(text)
+                    assert draft.write(text) == len(text)
+                case "truncate":  # BytesIO makes no file longer
+                    expected.write(bytes(max(0, place - len(expected.getvalue()))))
+                    assert expected.truncate(place) == draft.truncate(place)
+                case "read":
+                    assert draft.read(30) == expected.read(30)
+        assert path.read_bytes() == before
+        room = data.draw(st.integers(0, 300))
+        patch.setattr(os, "pwrite", BadDisk(data.draw(st.integers(1, 20)), room))
+        with contextlib.suppress(OSError):
+            assert draft.commit(log) == len(expected.getvalue())
+            assert path.read_bytes() == expected.getvalue()
+    with open(log, "ab") as cut:  # a record that a kill cut off, or one of which not all came to the disk
+        cut.write(data.draw(st.binary(max_size=30)))
+    for _ in range(2):
+        undo(path, log, len(before))
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.h5", "x.tar"])
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_a_disk_that_takes_few_bytes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_once: int
+) -> None:
+    if name == "x.h5":
+        pytest.importorskip("h5py")
+    data = {"x": FIXED["x"][:40]} if name == "x.npy" else {key: column[:40] for key, column in VARYING.items()}
+    (tmp_path / "good").mkdir()
+    convert(data, tmp_path / "good" / name)
+    disk = BadDisk(at_once, 1 << 40)
+    monkeypatch.setattr(os, "pwrite", disk)
+    convert(data, tmp_path / name)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
+    used = (1 << 40) - disk.room
+    disk.room = used // 2
+    with pytest.raises(WriteError) as caught:
+        convert(data, tmp_path / name, overwrite=True)
+    assert caught.value.errno == errno.ENOSPC
+    disk.room = 1 << 40
+    convert(data, tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
 
 
 def test_a_column_comes_back_from_json() -> None:
