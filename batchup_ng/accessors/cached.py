@@ -7,6 +7,7 @@ each has its place, so that writers need not agree on one.
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import json
 import os
@@ -26,7 +27,7 @@ from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of the files' layout, which is part of their names."""
 
 ROOM_TO_SPARE = 0.8
@@ -120,15 +121,17 @@ class Cached:
         there = self._rows.there(rows)
         if there.all():
             fill_rows(self._rows.values, rows, out)
-            return
-        places = np.flatnonzero(~there).tolist()
-        missing = out[: len(places)]
-        self._read(rows[places], missing)
-        for i, place in reversed(list(enumerate(places))):  # no place is before the row's, so from the last on
-            if place != i:
-                out[place] = missing[i]
-        for place in np.flatnonzero(there).tolist():
-            out[place] = self._rows.values[rows[place]]
+        else:
+            places = np.flatnonzero(~there).tolist()
+            missing = out[: len(places)]
+            self._read(rows[places], missing)
+            for i, place in reversed(list(enumerate(places))):  # no place is before the row's, so from the last on
+                if place != i:
+                    out[place] = missing[i]
+            for place in np.flatnonzero(there).tolist():
+                out[place] = self._rows.values[rows[place]]
+        if there.any() and self._rows.lost():  # while rows were copied
+            self._read(rows, out)
 
     def sample_name(self, row: int) -> str | None:
         """Return what the accessor calls the row, or the file that it is mapped from."""
@@ -157,7 +160,8 @@ class Cached:
                 except OSError as error:
                     if not self._told:
                         self._told = True
-                        warn_consumer(f"{self!r} cannot keep all rows: {error}; make room", CacheWarning)
+                        do = "delete it, and begin anew" if error.errno == errno.ESTALE else "make room"
+                        warn_consumer(f"{self!r} cannot keep all rows: {error}; {do}", CacheWarning)
                     return
 
 

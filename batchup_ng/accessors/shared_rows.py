@@ -5,21 +5,28 @@
     │ table, a nameless file in memory:  │          │ table, a nameless file in memory:  │
     │   one byte a row, 1 if it is there │          │   one byte a row, 1 if it is there │
     │ rows, a nameless file in memory:   │          │ rows, a file:                      │
-    │   row r at r × its bytes           │          │   header | a CRC-32 a row | rows   │
-    └────────────────────────────────────┘          └────────────────────────────────────┘
+    │   row r at r × its bytes           │          │   header | a CRC-32 a row | rows,  │
+    └────────────────────────────────────┘          │   then one byte                    │
+                                                    └────────────────────────────────────┘
 
 Who owns what. The process that made the rows and each that got a pickle of them have both files open, and mapped to be
 read. A pickle names the descriptors that its sender has, which the receiver opens by way of ``/proc``. So all processes
 of a program share one table, and nothing with a name is left in memory, however they end.
 
-How a row is published. Its bytes are written, then, in a folder, its checksum, then its byte of the table. Each is one
-``pwrite``: a full disk is then an error, where a store to mapped memory would be a SIGBUS, and the locks that the
-system takes order the writes for other processors. A writer that is killed in between leaves a row that is not there.
-Each row has one place and one value, so writers need no lock: two of them write the same bytes.
+How a row is published. Its bytes are written, then, in a folder, its checksum, then its byte of the table. All is
+written by ``pwrite``: a full disk is then an error, where a store to mapped memory would be a SIGBUS, and the locks
+that the system takes order the writes for other processors. For the same reason ``pread`` reads the checksums: on a
+full disk in memory (tmpfs), a look at a mapped page that nobody wrote is a SIGBUS too. A writer that is killed in
+between leaves a row that is not there. Each row has one place and one value, so writers need no lock: two of them write
+the same bytes.
 
 A table lives as long as its program. A row that an earlier program left in a folder has a checksum that is not zero; it
 gets its byte of the table if its bytes have that checksum. They may have another: when the power is cut, the system may
 have written the checksum to the disk and not yet the row.
+
+A file that another program cuts short is lost for those that have it open, which read rows from the accessor from then
+on. They notice by its length, before and after they copy rows. No row lies at its end, so that to write one never gives
+it its length again; nor is the file of a path begun in place, but by who made it.
 """
 
 from __future__ import annotations
@@ -30,6 +37,7 @@ import fcntl
 import math
 import mmap
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -40,6 +48,9 @@ from .paging import map_pages
 
 HEADER_BYTES = 4096
 """Bytes before the checksums of a file."""
+
+PART_BYTES = 1 << 20
+"""Bytes of checksums that are read at once."""
 
 
 class Form(NamedTuple):
@@ -70,6 +81,11 @@ class Form(NamedTuple):
         """Where the rows begin in their file."""
         return 0 if self.path is None else HEADER_BYTES + -(-4 * self.total // HEADER_BYTES) * HEADER_BYTES
 
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the file of all rows: a byte behind the last row, which is never written."""
+        return self.start + self.total * self.row_bytes + 1
+
 
 class Place(NamedTuple):
     """Where a process has files open: its number; descriptor, device and inode of each."""
@@ -87,7 +103,8 @@ class SharedRows:
             ended, they are opened as if they were made here: a file by its path, memory without a row in it.
 
     Attributes:
-        values: The rows, ``(capacity, *shape)``, read-only; those that are not there are zero or not whole.
+        values: The rows, ``(capacity, *shape)``, read-only; those that are not there are zero or not whole. None of
+            a file that was cut short before.
 
     Raises:
         OSError: there is no room for the table, or the file cannot be made.
@@ -100,20 +117,31 @@ class SharedRows:
             self._fds.append(nameless(form.total))
             os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
             self._fds.append(nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
-        nbytes = form.start + form.capacity * form.row_bytes
-        self._mapped = mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
         self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
-        self._sums = None if form.path is None else np.frombuffer(mapped, np.uint32, form.total, HEADER_BYTES)
-        self._bytes: np.ndarray = np.ndarray((form.capacity, form.row_bytes), np.uint8, mapped, form.start)
-        self.values: np.ndarray = np.ndarray((form.capacity, *form.shape), form.dtype, mapped, form.start)
+        nbytes = form.start + form.capacity * form.row_bytes
+        try:
+            mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
+        except ValueError:  # the file is shorter
+            mapped = mmap.mmap(-1, 1)
+        rows = form.capacity if len(mapped) >= nbytes else 0
+        self._mapped = mapped
+        self._bytes: np.ndarray = np.ndarray((rows, form.row_bytes), np.uint8, mapped, form.start if rows else 0)
+        self.values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
+
+    def lost(self) -> bool:
+        """Return whether another program cut the file short, so that no row of it counts any more."""
+        return self.form.path is not None and os.fstat(self._fds[1]).st_size != self.form.file_bytes
 
     def there(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``."""
+        """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``. They are if the file is not lost."""
+        if self.lost():
+            return np.zeros(len(rows), np.bool_)
         there: np.ndarray = self._table[rows]
-        if self._sums is not None and not there.all():
-            for place in np.flatnonzero(~there & (rows < self.form.capacity) & (self._sums[rows] > 0)).tolist():
+        if self.form.path is not None and not there.all():
+            for place in np.flatnonzero(~there & (rows < self.form.capacity)).tolist():
                 row = int(rows[place])
-                if checksum(self._bytes[row]) == self._sums[row]:
+                found = int.from_bytes(os.pread(self._fds[1], 4, HEADER_BYTES + 4 * row), sys.byteorder)
+                if found and checksum(self._bytes[row]) == found:
                     _write(self._fds[0], np.uint8(1), row)
                     there[place] = True
         return there
@@ -122,18 +150,26 @@ class SharedRows:
         """Keep a row below the capacity; `data` is its bytes, ``(row_bytes,) uint8``.
 
         Raises:
-            OSError: there is no room for it; it is then not there.
+            OSError: there is no room for it, or the file is lost; it is then not there.
         """
+        if self.lost():
+            raise OSError(errno.ESTALE, "its file was cut short by another program")
         start = self.form.start + row * self.form.row_bytes
         _write(self._fds[1], data, start)
         map_pages(self._mapped, start, start + data.nbytes)  # or the second epoch would be a third slower (measured)
-        if self._sums is not None:
+        if self.form.path is not None:
             _write(self._fds[1], np.uint32(checksum(data)), HEADER_BYTES + 4 * row)
         _write(self._fds[0], np.uint8(1), row)
 
     def count(self) -> int:
         """Return how many rows are there, those that an earlier program left included."""
-        return int(np.count_nonzero(self._table if self._sums is None else self._sums[: self.form.capacity]))
+        if self.lost():
+            return 0
+        if self.form.path is None:
+            return int(np.count_nonzero(self._table))
+        end = HEADER_BYTES + 4 * self.form.capacity
+        parts = (os.pread(self._fds[1], min(PART_BYTES, end - at), at) for at in range(HEADER_BYTES, end, PART_BYTES))
+        return sum(int(np.count_nonzero(np.frombuffer(part, np.uint32, len(part) // 4))) for part in parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SharedRows, (self.form, place_of(self._fds))
@@ -149,8 +185,12 @@ def checksum(data: np.ndarray) -> int:
 
 
 def _write(fd: int, data: np.ndarray | np.generic, offset: int) -> None:
-    if os.pwrite(fd, data.data, offset) != data.nbytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    view = memoryview(data.data).cast("B")
+    while view:
+        done = os.pwrite(fd, view, offset)
+        if done == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view, offset = view[done:], offset + done
 
 
 def _identity(fd: int) -> tuple[int, int]:
@@ -190,17 +230,22 @@ def _file(form: Form) -> int:
 
     One that cannot be is unlinked, not written to: a program that has it open keeps it as it is.
     """
-    path: Any = form.path
-    size = form.start + form.total * form.row_bytes
+    path = os.path.realpath(str(form.path))  # a link may lead to no file yet
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fd, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), True
+        except FileExistsError:
+            try:
+                fd, is_new = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), False
+            except FileNotFoundError:
+                continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # of two programs one makes it
             found = os.fstat(fd)
-            if found.st_size == 0:
-                os.ftruncate(fd, size)
+            if is_new and found.st_nlink:
+                os.ftruncate(fd, form.file_bytes)
                 _write(fd, np.frombuffer(form.header, np.uint8), 0)
-            if os.fstat(fd).st_size == size and os.pread(fd, len(form.header), 0) == form.header:
+            if os.fstat(fd).st_size == form.file_bytes and os.pread(fd, len(form.header), 0) == form.header:
                 fcntl.flock(fd, fcntl.LOCK_UN)  # which a worker's descriptor would not do
                 return fd
             with contextlib.suppress(FileNotFoundError):

@@ -7,6 +7,7 @@ is cut off or written over. So a format needs no more than a place to which it c
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -151,8 +152,23 @@ def synchronised(path: str | os.PathLike[str]) -> None:
 
 
 def pwrite_all(handle: int, data: Any, offset: int) -> None:
-    """Write all bytes of `data`, which is contiguous, at `offset`; the system may take them in several pieces."""
+    """Write all bytes of `data`, which is contiguous, at `offset`; the system may take them in several pieces.
+
+    Raises:
+        OSError: they cannot all be written, as when the disk is full.
+    """
     view = memoryview(data).cast("B")
     while view:
         done = os.pwrite(handle, view, offset)
+        if done == 0:  # for ever, on some file systems that are full
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view, offset = view[done:], offset + done
+
+
+def pread_all(handle: int, size: int, offset: int) -> bytes:
+    """Return `size` bytes at `offset`, fewer where the file ends."""
+    parts = []
+    while size and (part := os.pread(handle, size, offset)):
+        parts.append(part)
+        size, offset = size - len(part), offset + len(part)
+    return b"".join(parts)

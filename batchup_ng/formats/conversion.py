@@ -25,7 +25,7 @@ from ..accessors.storage.remote import is_remote
 from ..data_source import AbstractDataSource
 from ..display import counted, progress_bar
 from ..error_context import shortened
-from ..errors import ArgumentError, BatchupError, StateError, WriteError
+from ..errors import ArgumentError, BatchupError, WriteError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..loader import Loader, source_of
 from ..validation import known_names, positive_int, size_in_bytes, true_or_false
@@ -47,7 +47,7 @@ PART_BYTES = 1 << 26
 VALUE_BYTES = 100
 """Bytes that a value is taken for which does not tell."""
 
-VERSION = 2
+VERSION = 3
 """Version of the journal and of what writers make of it."""
 
 WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)
@@ -182,35 +182,35 @@ def convert(
     with Partial(target) as partial, loader:
         journal = _found(partial, about, overwrite)
         if journal is None or journal.done is None:
-            if not overwrite and (there := writer.existing(target)):
-                raise ArgumentError(
-                    f"path {str(there[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
-                )
+            _check_free(writer.existing(target), overwrite)
             with _bar(progress, target.name, data.num_samples(), journal) as advance:
                 journal = _Job(writer, partial, about, data).run(loader, journal, advance)
         assert journal.done is not None
-        partial.publish(journal.done, writer.existing(target))
+        existing = writer.existing(target)
+        _check_free(partial.in_the_way(journal.done, existing), overwrite)
+        partial.publish(journal.done, existing)
     paths = tuple(str(target.with_name(name)) for name in journal.done)
     return Converted(paths, journal.rows, tuple(journal.skipped))
 
 
+def _check_free(existing: list[Path], overwrite: bool) -> None:
+    """Refuse to replace what is at the place of the target."""
+    if existing and not overwrite:
+        raise ArgumentError(
+            f"path {str(existing[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
+        )
+
+
 def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal | None:
     """Return the journal of a run that did not come to its end; None where there is none to go on from."""
-    try:
-        told = partial.journal()
-        found = None if told is None else Journal(**told)
-    except (StateError, TypeError) as error:
-        if overwrite:
-            return None
-        raise ArgumentError(
-            f"{str(partial.folder)!r} holds a journal that is not one of convert; remove that folder, or pass "
-            f"overwrite=True to begin anew"
-        ) from error
-    if found is None or found.about == about:
-        return found
+    told = partial.journal()
+    if told is None or not told.get("every"):  # no row is safe
+        return None
+    if told["about"] == about:
+        return Journal(**told)
     if overwrite:
         return None
-    differ = ", ".join(name for name in about if found.about.get(name) != about[name])
+    differ = ", ".join(name for name in about if told["about"].get(name) != about[name])
     raise ArgumentError(
         f"{str(partial.folder)!r} holds a part of another conversion, which differs in {differ}; repeat that call to "
         f"go on with it, or pass overwrite=True to begin anew"
@@ -288,7 +288,7 @@ class _Job:
         with contextlib.closing(self):
             if journal is None:
                 with self._telling():
-                    self._partial.begin()
+                    self._partial.begin(json.dumps(vars(self._journal)))
             else:
                 loader.load_state_dict(journal.state)
                 writer = self._open(journal)

@@ -2,25 +2,25 @@
 
 Rows of one shape and dtype lie contiguously, each data set at an offset that is known before they are written, unless
 they are to be compressed. All else needs chunks, for which HDF5 changes tables of its own again and again, so that a
-kill of the writer leaves a damaged file. Such a file is written through an :class:`UndoFile`.
+kill of the writer leaves a damaged file. So HDF5 writes into a :class:`~.draft.Draft` alone, whose changes can be
+undone, and never meets an error of the disk, after which it may end the program.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..validation import one_of
-from .base import CHUNK_BYTES, PartsWriter, Writer, dividing, pwrite_all, synchronised
+from .base import CHUNK_BYTES, PartsWriter, Writer, dividing, pread_all, pwrite_all, synchronised
 from .columns import Column, Values
+from .draft import Draft, undo
 from .npy import FixedRows
 
 ALIGNMENT = 4096
@@ -32,7 +32,7 @@ VARYING_CHUNK_ROWS = 1024
 MOST_NAMES = 4000
 """Names that an attribute has room for: 64 kB, of which each takes 16, wherever its letters lie."""
 
-COPIED_ROWS_BYTES = 1 << 24
+COPIED_BYTES = 1 << 24
 """Bytes that are copied at once."""
 
 
@@ -59,9 +59,7 @@ class ChunkedHdf5(PartsWriter):
         return ContiguousHdf5 if not options and all(each.kind == "fixed" for each in columns) else cls
 
     def begin(self) -> None:
-        import h5py
-
-        with h5py.File(self.path, "w") as file:
+        def write(file: Any) -> None:
             _name_classes(file, self.class_names)
             for column in self.columns:
                 rows, dtype, filters = VARYING_CHUNK_ROWS, _varying(column), {}
@@ -75,25 +73,23 @@ class ChunkedHdf5(PartsWriter):
                 chunks = (rows, *shapes["shape"][1:])
                 file.create_dataset(column.name, **shapes, chunks=chunks, dtype=dtype, track_times=False, **filters)
 
+        _change(self.path, self._log(), write, "w")
+
     def resume(self, place: Any) -> None:
         self._done = self.row
-        with open(self.path, "r+b") as file:
-            undo(file.fileno(), self._log(), int(place))
+        undo(self.path, self._log(), int(place))
 
     def write_part(self, values: Values) -> Any:
-        import h5py
+        def write(file: Any) -> None:
+            for column in self.columns:
+                data = file[column.name]
+                data.resize(self.row, axis=0)
+                if column.kind in ("bytes", "ragged"):
+                    _write_varying(data, self._done, values[column.name])
+                else:
+                    data[self._done :] = values[column.name]
 
-        with UndoFile(self.path, self._log()) as raw:
-            with h5py.File(raw, "r+") as file:
-                for column in self.columns:
-                    data = file[column.name]
-                    data.resize(self.row, axis=0)
-                    if column.kind in ("bytes", "ragged"):
-                        _write_varying(data, self._done, values[column.name])
-                    else:
-                        data[self._done :] = values[column.name]
-            os.fsync(raw.fileno())
-            return os.fstat(raw.fileno()).st_size
+        return _change(self.path, self._log(), write, "r+")
 
     def finish(self) -> None:
         pass  # the file is whole after each part
@@ -110,10 +106,7 @@ class ContiguousHdf5(FixedRows):
         self._make(self.path, self.rows)
 
     def offsets(self) -> list[int]:
-        import h5py
-
-        with h5py.File(self.path, "r") as file:
-            return [file[column.name].id.get_offset() or 0 for column in self.columns]  # None of rows without bytes
+        return self._offsets_in(self.path)
 
     def finish(self) -> None:
         import h5py
@@ -123,15 +116,23 @@ class ContiguousHdf5(FixedRows):
             rows = len(file[self.columns[0].name])
         if rows > self.row:  # samples were left out, and contiguous data cannot be cut
             short = self.work / "short.h5"
+            short.unlink(missing_ok=True)
             self._make(short, self.row)
-            with h5py.File(short, "r+") as new, h5py.File(self.path, "r") as old:
-                for column in self.columns:
-                    step = max(1, COPIED_ROWS_BYTES // max(1, column.row_bytes))
-                    for start in range(0, self.row, step):
-                        end = min(start + step, self.row)
-                        new[column.name][start:end] = old[column.name][start:end]
+            with open(self.path, "rb") as old, open(short, "r+b") as new:
+                for column, start, place in zip(self.columns, self.offsets(), self._offsets_in(short), strict=True):
+                    size = self.row * column.row_bytes
+                    for at in range(0, size, COPIED_BYTES):
+                        data = pread_all(old.fileno(), min(COPIED_BYTES, size - at), start + at)
+                        pwrite_all(new.fileno(), data, place + at)
+            synchronised(short)
             os.replace(short, self.path)
         synchronised(self.path)
+
+    def _offsets_in(self, path: Path) -> list[int]:
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            return [file[column.name].id.get_offset() or 0 for column in self.columns]  # None of rows without bytes
 
     def _make(self, path: Path, rows: int) -> None:
         import h5py
@@ -140,68 +141,34 @@ class ContiguousHdf5(FixedRows):
         how.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         how.set_obj_track_times(False)
-        with h5py.File(path, "w", alignment_threshold=ALIGNMENT, alignment_interval=ALIGNMENT) as file:
+
+        def write(file: Any) -> None:
             _name_classes(file, self.class_names)
             for column in self.columns:
                 space = h5py.h5s.create_simple((rows, *column.shape))
                 kind = h5py.h5t.py_create(column.dtype, logical=True)
                 h5py.h5d.create(file.id, column.name.encode(), kind, space, how)
 
+        log = self.work / "undo-0"
+        _change(path, log, write, "w", alignment_threshold=ALIGNMENT, alignment_interval=ALIGNMENT)
 
-RECORD = struct.Struct("<QQ")
-"""Before the bytes that were changed: where they lay, how many they are."""
 
+def _change(path: Path, log: Path, write: Callable[[Any], None], mode: str, **options: Any) -> int:
+    """Call `write` with a file of HDF5; return its size. Afterwards `log` is what undoes it.
 
-class UndoFile(io.FileIO):
-    """A file that is written to such that all can be undone: what is overwritten is kept in a log before.
-
-    Args:
-        path: The file.
-        log: The file for the bytes that are changed.
+    HDF5 calls the draft in the midst of its work, where an exception may end the program. So it works on a thread of
+    its own, on which no handler of a signal runs.
     """
+    import h5py
 
-    def __init__(self, path: Path, log: Path) -> None:
-        super().__init__(path, "r+b")
-        for old in log.parent.glob("undo-*"):
-            old.unlink()
-        self._before = os.fstat(self.fileno()).st_size
-        self._log = io.FileIO(log, "wb")
+    def work() -> None:
+        with h5py.File(draft, mode, **options) as file:
+            write(file)
 
-    def write(self, data: Any) -> int:
-        start, size = self.tell(), len(data)
-        self._keep(start, start + size)
-        pwrite_all(self.fileno(), data, start)  # all of it: FileIO.write may write less
-        self.seek(start + size)
-        return size
-
-    def truncate(self, size: int | None = None) -> int:
-        size = self.tell() if size is None else size
-        self._keep(size, self._before)
-        return super().truncate(size)
-
-    def close(self) -> None:
-        with contextlib.suppress(AttributeError):  # where the file could not be opened
-            self._log.close()
-        super().close()
-
-    def _keep(self, start: int, end: int) -> None:
-        old = os.pread(self.fileno(), max(0, min(end, self._before) - start), start)
-        if old:
-            self._log.write(RECORD.pack(start, len(old)) + old)
-
-
-def undo(handle: int, log: Path, size: int) -> None:
-    """Make a file what it was when it had so many bytes, by the log of what was changed since."""
-    data = log.read_bytes() if log.exists() else b""
-    changes, at = [], 0
-    while at + RECORD.size <= len(data):
-        start, length = RECORD.unpack_from(data, at)
-        at += RECORD.size + length
-        if at <= len(data):  # else it was cut off by the kill, and nothing was overwritten yet
-            changes.append((start, data[at - length : at]))
-    for start, old in reversed(changes):
-        pwrite_all(handle, old, start)
-    os.ftruncate(handle, size)
+    with Draft(path) as draft:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(work).result()
+        return draft.commit(log)
 
 
 def _has_numbers(dtype: np.dtype[Any] | None) -> bool:

@@ -30,6 +30,7 @@ class LmdbWriter(Writer):
     can_hold = "arrays and numbers of any shape but with fields, strings, bytes, dicts and lists of these"
     needs = ("lmdb", "lmdb", "msgpack")
     _environment: Any = None
+    _transaction: Any = None
 
     @classmethod
     def holds(cls, column: Column) -> bool:
@@ -75,7 +76,8 @@ class LmdbWriter(Writer):
 
     def close(self) -> None:
         if self._environment is not None:
-            self._transaction.abort()
+            if self._transaction is not None:
+                self._transaction.abort()
             self._environment.close()
             self._environment = None
 

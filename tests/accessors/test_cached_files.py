@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng.accessors import cached
 from batchup_ng.accessors.shared_rows import HEADER_BYTES
 
 from .counting import Counting
@@ -85,7 +86,7 @@ def test_another_limit_has_the_same_file(slow, folder):
         bu.Cached(slow, folder, limit=2 * ROW)[:]
     slow.read()
     assert read_in_full(slow, folder) == [*range(2, 12)]
-    assert only_file(folder).stat().st_size == START + 12 * ROW
+    assert only_file(folder).stat().st_size == START + 12 * ROW + 1
     with pytest.warns(bu.CacheWarning, match="3 of 12 rows will be kept"):
         rows = bu.Cached(slow, folder, limit=3 * ROW)
     np.testing.assert_array_equal(rows[::-1], slow.expected(range(12))[::-1])
@@ -138,11 +139,11 @@ def test_a_damaged_header_has_the_file_replaced(slow, full, folder, at):
     assert read_in_full(slow, folder) == []
 
 
-@pytest.mark.parametrize("size", [1, HEADER_BYTES, START, START + 11 * ROW, START + 12 * ROW + 1])
+@pytest.mark.parametrize("size", [1, HEADER_BYTES, START, START + 11 * ROW, START + 12 * ROW, START + 12 * ROW + 2])
 def test_a_file_of_another_length_is_replaced(slow, full, folder, size):
     os.truncate(full, size)
     assert read_in_full(slow, folder) == [*range(12)]
-    assert full.stat().st_size == START + 12 * ROW
+    assert full.stat().st_size == START + 12 * ROW + 1
 
 
 def test_an_empty_file_is_begun(slow, full, folder):
@@ -372,6 +373,100 @@ def test_a_pickle_of_a_program_that_ended_has_the_file(slow, folder):
     slow.read()
     np.testing.assert_array_equal(pickle.loads(pickled)[:], slow.expected(range(12)))
     assert slow.read() == []
+
+
+# Files that are cut short while they are used, disks in memory that are full
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("size", [0, HEADER_BYTES, START + 1, -1])
+@pytest.mark.parametrize("width", [3, 3000])
+def test_a_file_that_is_cut_short_while_it_is_used_costs_speed_and_no_row(
+    tmp_path, folder, pools, size, width, rewritten
+):
+    slow = Counting(tmp_path / "log", 40, row=(width,))
+    source = bu.ArrayDataSource([bu.Cached(slow, folder)])
+    made = [source, *[pool.parallel_data_source(source) for pool in pools]]
+    for each in made:
+        np.testing.assert_array_equal(next(each.batch_iterator(40))[0], slow.expected(range(40)))
+    slow.read()
+    os.truncate(only_file(folder), size if size >= 0 else START + 20 * 4 * width)
+    if rewritten:  # by the next program
+        held = bu.Cached(slow, folder)
+        assert f"0 of 40 rows kept in '{only_file(folder)}'" in repr(held)
+    fresh = [pool.parallel_data_source(bu.ArrayDataSource([source.data[0]])) for pool in pools]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for each in [*made, *fresh, source]:
+            np.testing.assert_array_equal(next(each.batch_iterator(40))[0], slow.expected(range(40)))
+    assert any("its file was cut short by another program; delete it, and begin" in str(each.message) for each in told)
+    if rewritten:
+        np.testing.assert_array_equal(held[:], slow.expected(range(40)))
+        np.testing.assert_array_equal(bu.Cached(slow, folder)[:], slow.expected(range(40)))
+    else:
+        assert only_file(folder).stat().st_size < START + 40 * 4 * width  # nothing was written to it
+
+
+def test_a_file_that_is_cut_short_while_rows_are_copied_costs_no_row(slow, folder, monkeypatch):
+    rows = bu.Cached(slow, folder)
+    rows[:]
+
+    def cut(*args, fill=cached.fill_rows):
+        fill(*args)
+        os.truncate(only_file(folder), START + 5)
+        args[2][:] = 0  # as the rest of the last page is
+
+    monkeypatch.setattr(cached, "fill_rows", cut)
+    with pytest.warns(bu.CacheWarning, match=r"0 of 12 rows .* cut short"):
+        np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+
+
+ON_A_FULL_DISK = """
+import os, sys, warnings
+from pathlib import Path
+import numpy as np
+import batchup_ng as bu
+from tests.accessors.counting import Counting
+from tests.small_disk import own_mounts, small_disk
+folder = Path(sys.argv[1]) / "cache"
+try:
+    own_mounts()
+except OSError as error:
+    sys.exit(str(error))
+warnings.simplefilter("ignore")
+made = 0
+for pages in range(1, 14):
+    with small_disk(folder, 4096 * pages):
+        slow = Counting(folder.parent / "log", 5000, row=(2,))  # whose checksums fill five pages
+        try:
+            rows = bu.Cached(slow, folder)
+        except bu.ArgumentError as error:
+            assert "no cache can be made in" in str(error), error
+            continue
+        made += 1
+        with open(folder / "fill", "wb", buffering=0) as file:
+            while pages % 2:
+                try:
+                    file.write(bytes(4096))
+                except OSError:
+                    break
+        for _ in range(2):
+            for start in range(0, 5000, 500):
+                np.testing.assert_array_equal(rows[start : start + 500], slow.expected(range(start, start + 500)))
+            repr(rows)
+        rows = bu.Cached(slow, folder)  # the next program
+        np.testing.assert_array_equal(rows[:], slow.expected(range(5000)))
+assert made > 5, made
+"""
+
+
+def test_a_full_disk_in_memory_costs_speed_and_no_row(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_FULL_DISK, folder.parent], capture_output=True, text=True, timeout=100, check=False
+    )
+    if "can be mounted" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
 
 
 # What is refused

@@ -8,9 +8,12 @@ import fcntl
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,10 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, WriteError
 from batchup_ng.formats import conversion
 from batchup_ng.formats.columns import Column, columns_of
-from batchup_ng.formats.hdf5 import UndoFile, undo
+from batchup_ng.formats.draft import Draft, undo
 from batchup_ng.formats.tar import TarWriter
 
-from .killed import N, columns, objects
+from .killed import N, columns, contents, objects
 
 FIXED = columns("x.zarr")
 VARYING = columns("chunked.h5")
@@ -497,14 +500,96 @@ class TestThereAlready:
         assert len(convert(FIXED, tmp_path / "s-{}.tar", shard_rows=50).paths) == 4
         assert sorted(os.listdir(tmp_path)) == [f"s-{i}.tar" for i in range(4)]
 
-    @pytest.mark.parametrize("text", ["[]", "{}", '{"about": 1}', "no JSON", "[" * 9999])
-    def test_a_journal_of_something_else(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "x.npy.partial").mkdir()
-        (tmp_path / "x.npy.partial" / "journal.json").write_text(text)
-        with pytest.raises(ArgumentError, match="a journal that is not one of convert; remove that folder, or"):
+    @pytest.mark.parametrize("overwrite", [False, True])
+    @pytest.mark.parametrize(
+        "files",
+        [
+            {"photo.jpg": "mine"}, {"made/photo.jpg": "mine"}, {".journal.json.0a.tmp": "", "notes": "mine"},
+            *({"journal.json": text, "made/x": "mine"} for text in ["[]", "{}", '{"about": 1}', "no JSON", "[" * 9999]),
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_a_folder_of_another_is_refused_and_left_as_it_is(
+        self, tmp_path: Path, files: dict[str, str], overwrite: bool
+    ) -> None:
+        theirs = tmp_path / "theirs"
+        for name, text in files.items():
+            (theirs / name).parent.mkdir(parents=True, exist_ok=True)
+            (theirs / name).write_text(text)
+        before = contents(tmp_path)
+        for place in (tmp_path / "a.npy.partial", tmp_path / "b.npy.partial"):
+            if place.name.startswith("a"):
+                theirs.rename(place)
+            else:
+                place.symlink_to(tmp_path / "a.npy.partial")
+            with pytest.raises(ArgumentError, match=rf"path .*{place.name}', wh.* pass another path"):
+                convert(FIXED["y"], tmp_path / place.stem, overwrite=overwrite)
+        assert {name.replace("theirs", "a.npy.partial"): found for name, found in before.items()} == {
+            name: found for name, found in contents(tmp_path).items() if not name.startswith("b.npy")
+        }
+
+    def test_a_link_to_an_empty_folder_and_a_pipe_for_a_journal_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "x.npy.partial").symlink_to(tmp_path / "empty")
+        with pytest.raises(ArgumentError, match="which is a link"):
             convert(FIXED["y"], tmp_path / "x.npy")
-        convert(FIXED["y"], tmp_path / "x.npy", overwrite=True)
+        (tmp_path / "y.npy.partial").mkdir()
+        os.mkfifo(tmp_path / "y.npy.partial" / "journal.json")
+        with pytest.raises(ArgumentError, match=r"whose journal.json is not one of convert"):
+            convert(FIXED["y"], tmp_path / "y.npy")
+
+    def test_a_run_that_was_killed_before_its_first_row_was_safe_begins_anew(self, tmp_path: Path) -> None:
+        def die(y: np.ndarray) -> Any:
+            shutil.copytree(tmp_path / "x.npy.partial", tmp_path / "kept")
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            convert(bu.ArrayDataSource([FIXED["y"]]).map(die), tmp_path / "x.npy")
+        assert sorted(os.listdir(tmp_path / "kept")) == ["journal.json", "made", "work"]
+        (tmp_path / "kept").rename(tmp_path / "x.npy.partial")
+        (tmp_path / "x.npy.partial" / ".journal.json.0123abcd.tmp").write_text("{")
+        convert(FIXED["f"], tmp_path / "x.npy")  # of another source: nothing is lost
         assert os.listdir(tmp_path) == ["x.npy"]
+
+    def test_a_target_that_appears_meanwhile_is_no_more_replaced_than_one_before(self, tmp_path: Path) -> None:
+        def write(y: np.ndarray) -> tuple[np.ndarray]:
+            (tmp_path / "s-1.tar").write_text("mine")
+            return (y,)
+
+        source = bu.ArrayDataSource([FIXED["y"]]).map(write)
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match=r"s-1.tar' exists; pass another, or overwrite=True"):
+                convert(source, tmp_path / "s-{}.tar", shard_rows=100)
+            assert (tmp_path / "s-1.tar").read_text() == "mine"
+        (tmp_path / "s-1.tar").unlink()
+        assert len(convert(source, tmp_path / "s-{}.tar", shard_rows=100).paths) == 2
+
+    def test_what_others_put_into_the_folder_stays(self, tmp_path: Path) -> None:
+        def write(y: np.ndarray) -> tuple[np.ndarray]:
+            (tmp_path / "x.npy.partial" / "notes").write_text("mine")
+            return (y,)
+
+        convert(bu.ArrayDataSource([FIXED["y"]]).map(write), tmp_path / "x.npy")
+        assert (tmp_path / "x.npy.partial" / "notes").read_text() == "mine"
+        assert os.listdir(tmp_path / "x.npy.partial") == ["notes"]
+
+    def test_two_programs_at_one_target_leave_one_whole_file(self, tmp_path: Path) -> None:
+        begun, refused = threading.Barrier(3), []
+
+        def run() -> None:
+            begun.wait()
+            for _ in range(20):
+                try:
+                    convert(FIXED["y"], tmp_path / "x.npy", overwrite=True)
+                except ArgumentError as error:
+                    assert "is being written by another" in str(error)  # noqa: PT017
+                    refused.append(error)
+
+        with ThreadPoolExecutor(3) as threads:
+            for done in [threads.submit(run) for _ in range(3)]:
+                done.result()
+        assert os.listdir(tmp_path) == ["x.npy"]
+        assert np.load(tmp_path / "x.npy").tolist() == FIXED["y"].tolist()
 
     def test_a_folder_for_it_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "x.npy.partial").touch()
@@ -572,24 +657,78 @@ def test_progress_is_told_of_rows(tmp_path: Path) -> None:
     assert seen == [(40, 0, " rows"), 16, 16, 8, "closed"]
 
 
+class BadDisk:
+    """`os.pwrite` as a disk has it that takes few bytes at once, and fails when it is full."""
+
+    def __init__(self, at_once: int, room: int, pwrite: Any = os.pwrite) -> None:
+        self.at_once, self.room, self._pwrite = at_once, room, pwrite
+
+    def __call__(self, handle: int, data: Any, offset: int) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "no room")
+        done = self._pwrite(handle, memoryview(data)[: min(self.at_once, self.room)], offset)
+        self.room -= done
+        return int(done)
+
+
 @given(st.data())
-def test_what_is_written_through_an_undo_file_can_be_undone(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_a_draft_is_a_file_of_which_nothing_is_left_when_it_is_undone(tmp_path_factory: Any, data: Any) -> None:
     folder = tmp_path_factory.mktemp("undo")
     path, log = folder / "x", folder / "undo-0"
     before = data.draw(st.binary(max_size=60))
     path.write_bytes(before)
-    with UndoFile(path, log) as file:
+    expected = io.BytesIO(before)
+    places = st.integers(0, 80)
+    with pytest.MonkeyPatch.context() as patch, Draft(path) as draft:
+        patch.setattr("batchup_ng.formats.draft.PAGE", data.draw(st.sampled_from([1, 7, 16, 4096])))
         for _ in range(data.draw(st.integers(0, 6))):
-            file.seek(data.draw(st.integers(0, 80)))
-            if data.draw(st.booleans()):
-                file.write(data.draw(st.binary(max_size=40)))
-            else:
-                file.truncate()
-    with open(log, "ab") as cut:  # a record that a kill cut off
-        cut.write(data.draw(st.binary(max_size=15)))
-    with open(path, "r+b") as file:
-        undo(file.fileno(), log, len(before))
-    assert path.read_bytes() == before
+            place = data.draw(places)
+            assert expected.seek(place) == draft.seek(place)
+            text = data.draw(st.binary(max_size=40))
+            match data.draw(st.sampled_from(["write", "truncate", "read"])):
+                case "write" if text:
+                    expected.write(text)
+                    assert draft.write(text) == len(text)
+                case "truncate":  # BytesIO makes no file longer
+                    expected.write(bytes(max(0, place - len(expected.getvalue()))))
+                    assert expected.truncate(place) == draft.truncate(place)
+                case "read":
+                    assert draft.read(30) == expected.read(30)
+        assert path.read_bytes() == before
+        room = data.draw(st.integers(0, 300))
+        patch.setattr(os, "pwrite", BadDisk(data.draw(st.integers(1, 20)), room))
+        with contextlib.suppress(OSError):
+            assert draft.commit(log) == len(expected.getvalue())
+            assert path.read_bytes() == expected.getvalue()
+    with open(log, "ab") as cut:  # a record that a kill cut off, or one of which not all came to the disk
+        cut.write(data.draw(st.binary(max_size=30)))
+    for _ in range(2):
+        undo(path, log, len(before))
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.h5", "x.tar"])
+@pytest.mark.parametrize("at_once", [1, 1000])
+def test_a_disk_that_takes_few_bytes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_once: int
+) -> None:
+    if name == "x.h5":
+        pytest.importorskip("h5py")
+    data = {"x": FIXED["x"][:40]} if name == "x.npy" else {key: column[:40] for key, column in VARYING.items()}
+    (tmp_path / "good").mkdir()
+    convert(data, tmp_path / "good" / name)
+    disk = BadDisk(at_once, 1 << 40)
+    monkeypatch.setattr(os, "pwrite", disk)
+    convert(data, tmp_path / name)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
+    used = (1 << 40) - disk.room
+    disk.room = used // 2
+    with pytest.raises(WriteError) as caught:
+        convert(data, tmp_path / name, overwrite=True)
+    assert caught.value.errno == errno.ENOSPC
+    disk.room = 1 << 40
+    convert(data, tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
 
 
 def test_a_column_comes_back_from_json() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import random
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from tests.extent import THOROUGH, quick
 
 from . import killed
+from .killed import PAGE, contents
 
 TARGETS = {
     "x.npy": (), "contiguous.h5": ("h5py",), "chunked.h5": ("h5py",), "x.lmdb": ("lmdb", "msgpack"),
@@ -43,10 +43,11 @@ def host() -> Iterator[Host]:
 
         def ask(
             target: Path, moment: int | None = None, seconds: float | None = None, file_bytes: int | None = None,
-            **options: Any,
+            disk_step: int | None = None, **options: Any,
         ) -> Any:  # fmt: skip
             options.setdefault("pool", "serial")
-            print(json.dumps([str(target), moment, seconds, file_bytes, options]), file=process.stdin, flush=True)
+            request = [str(target), moment, seconds, file_bytes, disk_step, options]
+            print(json.dumps(request), file=process.stdin, flush=True)
             return json.loads(process.stdout.readline())
 
         yield ask
@@ -56,27 +57,6 @@ def host() -> Iterator[Host]:
 def options_of(name: str) -> dict[str, Any]:
     options = {"shard_rows": 33} if name.startswith("shards") else {}
     return options | ({"on_error": "skip"} if "skip" in name else {})
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """Return what is in a folder: of each file its digest, of a database its rows."""
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.name == "data.mdb":
-            found[name] = rows_of(path.parent)
-        else:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-    return found
-
-
-def rows_of(path: Path) -> list[Any]:
-    import lmdb
-
-    with lmdb.open(str(path), readonly=True, lock=False, max_dbs=2) as environment:
-        databases = [environment.open_db(name) for name in (b"data_db", b"meta_db")]
-        with environment.begin() as transaction:
-            return [list(transaction.cursor(db)) for db in databases]
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +136,18 @@ def test_a_full_disk_leaves_what_the_next_run_goes_on_with(host: Host, whole: An
     assert "of it are safe" in error
     assert host(tmp_path / name, **options_of(name))[:2] == [0, ""]
     assert contents(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", quick(["chunked.h5"], [*TARGETS, *SKIPPING]))
+def test_the_same_process_goes_on_when_a_full_disk_has_room(host: Host, tmp_path: Path, name: str) -> None:
+    for library in (TARGETS | SKIPPING)[name]:
+        pytest.importorskip(library)
+    step = (1 if THOROUGH else 3) * PAGE * (10 if name.endswith(".tar") else 1)
+    signal, told, disks = host(tmp_path / name, disk_step=step, **options_of(name))
+    if "mounted" in told:
+        pytest.skip(told)
+    assert (signal, told) == (0, "")
+    assert disks > 2
 
 
 def test_what_is_left_out_is_left_out_of_all(host: Host, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from .arrow_column import ArrowColumn
@@ -17,7 +19,8 @@ class ParquetRows(ArrowColumn):
     A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each
     other are decoded together, up to a megabyte. Lists are slow to decode: pixels that are stored as bytes, and read
     with ``shape=``, come about 15 times as fast as in lists of a fixed length. Of a file at a URL what a row group
-    holds of the column is fetched in few requests, large ones in parts, at once.
+    holds of the column is fetched in few requests, large ones in parts, at once. Checksums of pages are compared, if a
+    file has them: few writers write any unless they are asked to (pyarrow: ``write_page_checksum=True``).
 
     ::
 
@@ -30,38 +33,61 @@ class ParquetRows(ArrowColumn):
     each_thread = True  # several threads that read by one ParquetFile crash the interpreter
 
     def _open(self, path: str) -> Any:
+        """Return the open file, and what it is read by if it is at a URL."""
         pa = pyarrow()
         import pyarrow.parquet as parquet
 
         if is_remote(path):
             stamp = self._stamps[self.paths.index(path)]
-            file = SeekableFile(RemoteFile(path, stamp), stamp[0])
-            return parquet.ParquetFile(file, pre_buffer=True)
+            source = SeekableFile(RemoteFile(path, stamp), stamp[0])
+            with source.telling():
+                return parquet.ParquetFile(source, pre_buffer=True, page_checksum_verification=True), source
         # Measured: a map is faster than reading; to read ahead, or by pyarrow's threads, is not, for one column.
         with pa.memory_map(path) as mapped:  # which, unlike memory_map=True, keeps no descriptor
-            return parquet.ParquetFile(pa.BufferReader(mapped.read_buffer()), pre_buffer=False)
+            buffer = pa.BufferReader(mapped.read_buffer())
+            return parquet.ParquetFile(buffer, pre_buffer=False, page_checksum_verification=True), None
 
     def _close(self, handle: Any) -> None:
         pass  # the map goes with the last reference to it: a thread may be reading
 
     def _schema(self, handle: Any) -> Any:
-        return handle.schema_arrow
+        return handle[0].schema_arrow
 
     def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
         # Of all columns: to ask for that of one ends the interpreter where its statistics are damaged (pyarrow 26).
-        groups = [handle.metadata.row_group(number) for number in range(handle.num_row_groups)]
+        groups = [handle[0].metadata.row_group(number) for number in range(handle[0].num_row_groups)]
         return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
     def _decoded(self, handle: Any, first: int, last: int) -> Any:
-        table = handle.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
+        file, source = handle
+        with contextlib.nullcontext() if source is None else source.telling():
+            table = file.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
         return table.column(self._names[0]).chunks
 
 
 class SeekableFile(io.RawIOBase):
-    """A file at a URL, of `size` bytes, as pyarrow takes it."""
+    """A file at a URL, of `size` bytes, as pyarrow takes it.
+
+    pyarrow would keep an exception for ever, with all that its traceback refers to. So it gets no bytes instead, and
+    the exception is raised behind it.
+    """
 
     def __init__(self, file: RemoteFile, size: int) -> None:
         self._file, self._size, self._position = file, size, 0
+        self._error: OSError | None = None
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Raise, after pyarrow has read in the body, why bytes could not be had."""
+        self._error = None
+        try:
+            yield
+        except Exception:
+            if self._error is None:
+                raise
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def readable(self) -> bool:
         """Return True."""
@@ -79,6 +105,10 @@ class SeekableFile(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Return so many bytes, fewer at the end."""
         rest = self._size - self._position
-        found = self._file.read(self._position, rest if size < 0 else min(size, rest))
+        try:
+            found = self._file.read(self._position, rest if size < 0 else min(size, rest))
+        except OSError as error:
+            self._error = error
+            return b""
         self._position += len(found)
         return found

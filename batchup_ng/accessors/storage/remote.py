@@ -7,7 +7,8 @@ threads of that loop. fsspec makes its file systems, sessions and thread anew be
 What fails. Whatever may pass (a refused or broken connection, silence, an answer that is too short, a status of 500 or
 429) is tried again; what will not (no such file, no permission) is raised at once. Nothing waits without end: a web
 server may be silent for :data:`SILENCE`, the libraries of other stores have such limits of their own, and no try takes
-longer than :data:`LONGEST_TRY`. What comes is trusted as little as a file is, and used only if its length is right.
+longer than :data:`LONGEST_TRY`. What comes is trusted as little as a file is, and used only if its length is right
+and, from a web server, it says that it is the part that was asked for.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ MARKS = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "upda
 """Under what names file systems tell by what a change of a file is noticed, the surest first."""
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 LARGEST_FILE = 1 << 30
 """Bytes of a file that is read whole."""
@@ -302,6 +305,27 @@ def _is_http(fs: Any) -> bool:
     return "HTTPFileSystem" in [kind.__name__ for kind in type(fs).__mro__]
 
 
+def _is_asked(content_range: str, start: int | None, end: int | None, size: int | None) -> bool:
+    """Return whether an answer of `size` bytes says that it is the part of a file from `start` to `end`, or from its
+    end if `start` is negative.
+
+    >>> _is_asked("bytes 10-19/50", 10, 20, 10), _is_asked("bytes 40-49/50", -10, None, 10)
+    (True, True)
+    >>> _is_asked("bytes 0-9/50", 10, 20, 10), _is_asked("bytes 0-9/50", None, None, 10)
+    (False, False)
+    """
+    found = CONTENT_RANGE.fullmatch(content_range)
+    if found is None or (start is None and end is None):
+        return False
+    first, last = int(found[1]), int(found[2])
+    total = None if found[3] == "*" else int(found[3])
+    if size not in (None, last + 1 - first) or (total is not None and last >= total):
+        return False
+    if start is not None and start < 0 and end is None:
+        return total is not None and (first, last + 1) == (max(0, total + start), total)
+    return first == (start or 0) and last + 1 == (total if end is None else end)
+
+
 def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) -> dict[str, Any]:
     """Return with what options a web server is asked, beside those that fsspec was configured with."""
     import aiohttp
@@ -313,6 +337,7 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
         return options
     start, end = range_.get("start"), range_.get("end")
     size = None if start is None or end is None else end - start
+    in_parts = start is not None or end is not None
 
     async def look(response: Any) -> None:  # before anything of the body is read
         status, told, headers = response.status, response.content_length, response.headers
@@ -331,16 +356,21 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
             if not whole or (told or 0) > LARGEST_FILE:
                 many = "does not tell how many bytes it sends" if told is None else f"sends {told} bytes"
                 raise RemoteError(f"the server {many}; download it")
-        elif status == 200 and told != size:
+        if in_parts and status != 206 and (start or told != size):
             # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
             raise RemoteError(
-                f"the server sent {told} bytes of {response.content_type} where {size} were asked for: it does not "
-                f"give parts of files, or not this file; download it"
+                f"the server sent {told} bytes of {response.content_type} where {size or 'others'} were asked for: it "
+                f"does not give parts of files, or not this file; download it"
             )
-        elif told is None:
+        if size is not None and told is None:
             raise RemoteError("the server does not tell how many bytes it sends; download it")
-        elif told != size:
+        if size not in (None, told):
             raise EOFError(f"{told} of {size} bytes would come")
+        if status == 206 and not _is_asked(headers.get("Content-Range", ""), start, end, told):
+            raise RemoteError(
+                f"the server sent {shortened(repr(headers.get('Content-Range', 'a part')), 100)} where bytes {start} "
+                f"to {'the end' if end is None else end} were asked for; download it"
+            )
 
     headers = {**fs.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
     return {**options, "headers": headers, "raise_for_status": look}

@@ -24,8 +24,13 @@ PATIENCE = 60.0
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD, with ranges."""
+    """Answers GET and HEAD, with ranges.
 
+    Attributes:
+        right: The status and headers of what would be answered.
+    """
+
+    right: tuple[int, dict[str, str]] = (404, {})
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: Server
@@ -56,6 +61,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
             status, content = 206, content[start : end + 1]
             headers["Content-Range"] = f"bytes {start}-{end}/{whole}"
+        self.right = status, headers
         if fault is None or fault(self, content):
             self.answer(status, content, headers)
 
@@ -163,12 +169,32 @@ def refuses(status: int) -> Fault:
 def truncates(handler: Handler, content: bytes) -> None:
     """Send half of what was told, and hang up."""
     handler.close_connection = True
-    handler.answer(206, content[: len(content) // 2], length=len(content))
+    handler.answer(handler.right[0], content[: len(content) // 2], handler.right[1], len(content))
 
 
 def shortens(handler: Handler, content: bytes) -> None:
     """Send half, and tell so."""
-    handler.answer(206, content[: len(content) // 2])
+    handler.answer(handler.right[0], content[: len(content) // 2], handler.right[1])
+
+
+def sends_the_begin(handler: Handler, content: bytes) -> None:
+    """Send as many bytes as are asked for, from the begin of the file, and tell so."""
+    whole = (handler.server.folder / handler.path.lstrip("/")).read_bytes()
+    told = {**handler.right[1], "Content-Range": f"bytes 0-{len(content) - 1}/{len(whole)}"}
+    handler.answer(handler.right[0], whole[: len(content)], told)
+
+
+def tells(status: int, content_range: str) -> Fault:
+    """Send what is asked for, with another status, and a ``Content-Range`` with the field ``{whole}``, or none."""
+
+    def answer(handler: Handler, content: bytes) -> None:
+        told = {name: value for name, value in handler.right[1].items() if name != "Content-Range"}
+        whole = (handler.server.folder / handler.path.lstrip("/")).stat().st_size
+        handler.answer(
+            status, content, told | ({"Content-Range": content_range.format(whole=whole)} if content_range else {})
+        )
+
+    return answer
 
 
 def resets(handler: Handler, content: bytes) -> None:

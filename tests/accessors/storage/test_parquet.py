@@ -84,3 +84,23 @@ def test_open_files_take_no_descriptors(tmp_path: Path) -> None:
     columns = bu.ParquetRows.columns(f"{tmp_path}/*.parquet")
     assert columns["x"][::-1].tolist() == list(range(20))[::-1]
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("n", [200, 40_000])
+def test_pages_whose_checksums_are_wrong_are_an_error_in_every_pool(
+    tmp_path: Path, pools: list[Any], n: int, version: str
+) -> None:
+    path = tmp_path / "x.parquet"
+    form = {"use_dictionary": False, "compression": "none", "data_page_version": version}
+    x = np.arange(n) + 0x0123456789
+    pq.write_table(pa.table({"x": x}), path, write_page_checksum=True, **form)
+    assert bu.ParquetRows(path, "x")[:].tolist() == x.tolist()
+    raw = path.read_bytes()
+    at = raw.index(x[100:101].tobytes())
+    path.write_bytes(raw[:at] + b"\1" + raw[at + 1 :])
+    source = bu.ArrayDataSource([bu.ParquetRows(path, "x")])
+    for pool in [None, *pools]:
+        made = source if pool is None else pool.parallel_data_source(source)
+        with pytest.raises(bu.BatchError, match=r"x\.parquet.*(crc|CRC|checksum)"):
+            next(made.batch_iterator(n))

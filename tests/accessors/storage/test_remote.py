@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,10 @@ from .remote_server import (
     meets,
     refuses,
     resets,
+    sends_the_begin,
     serving,
     shortens,
+    tells,
     truncates,
 )
 from .test_tar import write
@@ -263,6 +266,48 @@ def test_no_more_is_read_than_was_asked_for(server: Server) -> None:
         assert told in str(error)
         assert server.gets() == asked + 1
         assert error.__cause__ is not error
+
+
+@pytest.mark.parametrize(
+    ("status", "content_range"),
+    [
+        (206, ""), (206, "bytes 0-9/{whole}"), (206, "bytes 10-29/{whole}"), (206, "bytes 11-20/{whole}"),
+        (206, "bytes 10-19/12"), (206, "bytes 10-19/9999"), (206, "bytes */{whole}"), (206, "lines 10-19/{whole}"),
+        (206, f"bytes {'9' * 5000}-19/{{whole}}"), (200, ""), (203, ""),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_not_of_the_part_asked_for_is_refused(
+    server: Server, status: int, content_range: str
+) -> None:
+    stamp = stamps_of([server.url("x")])[0]
+    assert not isinstance(stamp, Exception)
+    server.fails("GET x", tells(status, content_range), 2)
+    for file in (RemoteFile(server.url("x"), stamp), RemoteFile(server.url("x"))):
+        (found,) = read_ranges([(file, 10, 10)])
+        if content_range == "bytes 10-19/9999" and file.stamp is None:
+            assert found == CONTENT[10:20]  # who asks does not know the size
+        else:
+            assert isinstance(found, remote.RemoteError)
+    assert server.gets() == 2
+    server.fails("GET x", tells(206, "bytes 0-4999/{whole}"))
+    (found,) = read_files([server.url("x")])
+    assert isinstance(found, remote.RemoteError), "a part for the whole"
+    server.fails("GET x", tells(206, "bytes 10-19/*"))
+    assert read_ranges([part(server, 10, 10)]) == [CONTENT[10:20]]
+    assert read_files([server.url("x")]) == [CONTENT]
+
+
+@pytest.mark.parametrize("width", [5, 5000])
+def test_rows_from_elsewhere_are_an_error_in_every_pool(server: Server, pools: list[Any], width: int) -> None:
+    np.save(server.folder / "x.npy", np.arange(40 * width).reshape(40, width))
+    source = bu.ArrayDataSource([bu.NpyRows(server.url("x.npy"))])
+    server.fails(r"GET x.npy", sends_the_begin, 10**6)
+    for pool in [None, *pools]:
+        made = source if pool is None else pool.parallel_data_source(source)
+        with pytest.raises(
+            bu.BatchError, match=r"row 0 .*sent 'bytes 0-\d+/\d+' where bytes \d+ to \d+ were asked for"
+        ):
+            next(made.batch_iterator(16))
 
 
 def test_a_file_is_looked_at_again_after_a_while(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

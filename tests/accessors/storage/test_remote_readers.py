@@ -18,7 +18,7 @@ from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
 from batchup_ng.work_pool import AbstractWorkerPool
 
-from .remote_server import Server, meets, refuses, resets, serving, truncates
+from .remote_server import Server, meets, refuses, resets, sends_the_begin, serving, truncates
 from .stored_contract import StoredContract
 from .test_tar import npy, png, shards
 
@@ -171,9 +171,7 @@ class TestFileBytes(AccessorContract):
             assert caught.value.source == made[0].sample_name(row)
 
 
-def test_pictures_of_a_batch_are_fetched_at_once_in_every_pool(
-    server: Server, pools: list[AbstractWorkerPool]
-) -> None:
+def test_pictures_of_a_batch_are_fetched_at_once_in_every_pool(server: Server, pools: list[AbstractWorkerPool]) -> None:
     for row in range(12):
         (server.folder / f"{row:02d}.png").write_bytes(png(row))
     source = bu.ArrayDataSource([bu.ImageBytes(bu.FileBytes([server.url(f"{row:02d}.png") for row in range(12)]), 4)])
@@ -219,6 +217,30 @@ def test_parquet_and_zarr_try_again(fault: Any, server: Server) -> None:
             rows[:]
         assert server.url() in str(caught.value)
         server.faults.clear()
+
+
+def test_no_reader_takes_what_comes_from_elsewhere(server: Server) -> None:
+    zarr = pytest.importorskip("zarr", minversion="3.0")
+    for contract, pattern in ((TestParquet(), "GET .*parquet"), (TestTar(), "GET .*tar"), (TestLines(), "GET .*txt")):
+        contract.server = server
+        rows, expected = contract.make(server.folder)
+        assert_same_rows(rows[:], expected)
+        rows.close()
+        server.fails(pattern, sends_the_begin, 10**4)
+        with pytest.raises(SampleReadError, match=r"where bytes \d+ to \d+ were asked for"):
+            rows[1:]
+        server.faults.clear()
+    array = zarr.create_array(str(server.folder / "y.zarr"), shape=(8,), chunks=(2,), shards=(8,), dtype="i4")
+    array[:] = np.arange(8)
+    for right in range(2):  # the places of the chunks of a shard, which are asked for from the file's end, then a chunk
+        rows = bu.ZarrRows(server.url("y.zarr"))
+        server.fails("GET y.zarr/c/.*", lambda *_: True, right)
+        server.fails("GET y.zarr/c/.*", sends_the_begin)
+        with pytest.raises(SampleReadError, match=r"where bytes -?\d+ to [\w ]+ were asked for"):
+            rows[5]
+        rows.close()
+        assert rows[5] == 5
+        rows.close()
 
 
 def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
