@@ -16,6 +16,7 @@ from ..memory_pool import FRESH, BufferPool
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
 from ..sampling.plans.rows import ListedPlan
+from .epoch.checkpoint import put_back
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
@@ -245,7 +246,7 @@ class PlannedDataSource(EpochSource):
             return DirectRunner(direct_batches(self, epoch, self._buffers()))
         owner = self.checkpointable()
         if epoch.saved is not None:
-            owner.load_state_dict(epoch.saved.inner["iterator"])
+            put_back(owner, epoch.saved)
         stream = whole_stream(self, epoch.options)
         buffers = None if any_node(self, "of_pool") else self._buffers()
         return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)

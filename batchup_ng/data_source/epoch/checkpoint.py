@@ -114,19 +114,35 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
 
 
-def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
+def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | StateError | None:
     """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
 
     It is a copy, for the iterator may hand out what it goes on to change. None where there is none: no owner, or
-    ``drop_last=``, which reads ahead.
+    ``drop_last=``, which reads ahead. If the iterator raises an error instead of its state, return that as a
+    :class:`~batchup_ng.StateError`, to be raised when a state is asked for: the batches are as good without.
     """
     if owner is None or options.drop_last:
         return None
     counted = [[list(path), n] for path, n in sorted(options.counted.items())]
-    state = owner.state_dict()
+    try:
+        state = owner.state_dict()
+    except StateError as error:
+        return StateError(str(error))
+    except Exception as error:
+        return StateError(f"the iterator of this stream gave no state: {error!r:.200}")
     with contextlib.suppress(Exception):  # of the user's objects; what cannot be copied is refused by JSON
         state = copy.deepcopy(state)
     return {"iterator": state, "counted": counted}
+
+
+def put_back(owner: Any, saved: SavedEpoch) -> None:
+    """Put the user's own iterator of a stream back to where a state was taken."""
+    try:
+        owner.load_state_dict(saved.inner["iterator"])
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(f"the iterator of this stream refuses its part of this state: {error!r:.200}") from error
 
 
 def counted_of(saved: SavedEpoch) -> dict[tuple[int, ...], int]:

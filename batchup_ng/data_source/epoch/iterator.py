@@ -180,7 +180,7 @@ class BatchIterator(Iterator[Any]):
                 as if nothing had been asked.
         """
         epoch = prepare(self._epoch.source, self._epoch.asked, state)
-        self.close()
+        self.break_off("a state that could not be loaded")  # the user's own iterator of a stream may refuse it
         self._begin(epoch, epoch.source.start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:

@@ -112,7 +112,7 @@ class Epoch:
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after so many batches, with the `counts` of the accounting.
 
-        `inner` is the state of the stream, or None.
+        `inner` is the state of the stream, the error that it gave instead, or None.
 
         Raises:
             StateError: the source only streams, the order is drawn from a generator, or batches were chosen.
@@ -120,6 +120,8 @@ class Epoch:
         options = self.options
         if self.plan is None and inner is None:
             raise StateError(CANNOT)
+        if isinstance(inner, StateError):
+            raise StateError(str(inner))
         if self.chosen is not None:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
         order = order_of(self.source, options, self.plan is None)
