@@ -81,6 +81,7 @@ class Progress:
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     pending: Any = None  # the state in the middle of an epoch from which the next iteration goes on
+    chosen: Any = None  # the blocks of the state that was loaded
     told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
@@ -320,14 +321,17 @@ class Loader:
         try:
             epoch, seed, batches = (state[name] for name in ("epoch", "seed", "batches"))
             number = validation.not_negative("epoch", epoch)
-            drawn = validation.not_negative("seed", seed) if self._seed_drawn else None
+            drawn = validation.not_negative("seed", seed) if self._seed_drawn or seed is not None else None
         except (TypeError, KeyError, IndexError, ValueError) as error:
             what = "a state of a loader must be the dict that its state_dict() returned"
             why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
             raise StateError(f"{what}{why}, not {state!r:.200}") from error
         progress, before = self._progress, self._progress.options
-        if drawn is not None:
+        if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
+            raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
+        if self._seed_drawn:
             progress.options = {**before, "shuffle": (BLOCKS, drawn) if with_seed(before["shuffle"])[1] else drawn}
+        chosen = None
         try:
             if batches is not None:
                 made = prepare(self._with_plan(), self._options_of(number), batches)
@@ -335,11 +339,12 @@ class Loader:
                     number += 1
                 if made.at_its_start or made.at_its_end:
                     batches = None
+                chosen = made.options.chosen if batches else None
         except BaseException:
             progress.options = before
             raise
         self._leave("load_state_dict()")
-        progress.next, progress.pending, progress.plan = number, batches, None
+        progress.next, progress.pending, progress.plan, progress.chosen = number, batches, None, chosen
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -408,7 +413,8 @@ class Loader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _options_of(self, epoch: int) -> EpochOptions:
-        return dataclasses.replace(epoch_options(**self._progress.options, epoch=epoch), numbered=True)
+        options = epoch_options(**self._progress.options, epoch=epoch)
+        return dataclasses.replace(options, numbered=True, chosen=self._progress.chosen)
 
     def _with_plan(self) -> OpensEpochs:
         """Return what plans epochs and checks states: the source, if that can, without starting anything."""
@@ -432,7 +438,7 @@ class Loader:
             progress.iterator.break_off(f"{by} of its loader")
         if progress.series is not None:
             progress.series.close()
-        progress.series = progress.inner = progress.iterator = progress.pending = None
+        progress.series = progress.inner = progress.iterator = progress.pending = progress.chosen = None
 
     def _behind(self) -> WithConsumerMaps:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""

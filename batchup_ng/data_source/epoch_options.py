@@ -43,14 +43,16 @@ class EpochOptions:
     # Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     policy: ErrorPolicy | None = None  # None as the source says
+    # Of an order by blocks, the block and window of each node that has an order; None until the epoch is prepared.
+    chosen: tuple[tuple[int, int], ...] | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
         return dataclasses.replace(self, place=(*self.place, number))
 
-    def order_key(self) -> OrderKey | None:
+    def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
         """Return the key of the order at this node; None is in order."""
-        return OrderKey(self.seed, self.epoch, self.place, self.blocks) if self.shuffled else None
+        return OrderKey(self.seed, self.epoch, self.place, blocks) if self.shuffled else None
 
     def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""

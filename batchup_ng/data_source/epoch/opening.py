@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import StateError
-from ...sampling.plans.epoch import BatchPlan, PlannedBatch, SamplesPlan
+from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import Reached
+from ..blocks import proposed_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .accounting import Accounting
-from .checkpoint import check_cut, check_stream, counted_of, identity, order_of, resumed
+from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
 from .state import CANNOT, SavedEpoch, as_state
 
 
@@ -168,9 +169,13 @@ def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoc
     if stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
+        if options.blocks and options.chosen is None:
+            options = dataclasses.replace(options, chosen=proposed_blocks(source))
+        if options.chosen is not None:
+            warn_of_reads(source, options, options.chosen)
         plan = source.plan_of(options)
-        if saved is not None and not isinstance(plan, SamplesPlan):
-            check_cut(options, saved)
+        if saved is not None:
+            check_reached(plan, options, saved)
     epoch = Epoch(source, asked, options, plan, saved)
     if saved is not None:
         epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)
