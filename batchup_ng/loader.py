@@ -28,7 +28,7 @@ from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import BLOCKS, EpochOptions, draws_seed, epoch_options, with_seed
+from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, with_seed
 from .data_source.hooks import samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
@@ -48,21 +48,6 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 
 CLOSED = "closed"
 """What stands for the kind of the pool of a loader that was closed."""
-
-OF_TORCH = {
-    "num_workers": "pass the number of workers as workers=",
-    "collate_fn": "pass it as collate=",
-    "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
-    "batch_buffer_size": "pass it as buffer=",
-    **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
-    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
-    "persistent_workers": "workers stay until the loader is closed",
-    "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
-    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
-    "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
-    "epoch": "pass the number of the first as start_epoch=",
-}
-"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
@@ -208,11 +193,21 @@ class Loader:
         return progress.iterator
 
     def __len__(self) -> int:
-        """Return how many batches an epoch has.
+        """Return how many batches the next iteration has: those of an epoch, or what is left of one that was resumed.
 
         Raises:
             TypeError: it never ends, or only its end will tell.
         """
+        progress = self._progress
+        if progress.inner is not None and progress.inner.untouched and progress.inner.place()[0]:
+            return len(progress.inner)
+        if progress.pending is not None:
+            return prepare(self._with_plan(), self._options_of(progress.next), progress.pending).n_left()
+        return self.batches_per_epoch
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches an epoch has, however many of it are left; the errors are those of ``len``."""
         source, options = self._progress.source, self._options_of(self._progress.next)
         if options.rng is not None:  # from which nothing is to be drawn here
             options = dataclasses.replace(options, rng=None)

@@ -22,6 +22,21 @@ BLOCKS = "blocks"
 NEWER = ("epoch", "drop_last")
 """Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
 
+OF_TORCH = {
+    "num_workers": "pass the number of workers as workers=",
+    "collate_fn": "pass it as collate=",
+    "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
+    "batch_buffer_size": "pass it as buffer=",
+    **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
+    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
+    "persistent_workers": "workers stay until the loader is closed",
+    "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
+    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
+    "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
+    "epoch": "pass the number of the first as start_epoch=",
+}
+"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EpochOptions:

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from ...errors import StateError
+from ...errors import ArgumentTypeError, StateError
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import Reached
 from ..blocks import proposed_blocks, warn_of_reads
@@ -99,6 +100,19 @@ class Epoch:
         if self.chosen is not None:
             return self.n_chosen
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
+
+    def n_left(self) -> int:
+        """Return how many batches were not handed out yet.
+
+        Raises:
+            TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
+        """
+        total = self.n_batches()
+        if total is None:
+            raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
+        if total > sys.maxsize:
+            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
+        return max(0, int(total) - self.accounting.batches)
 
     @property
     def at_its_start(self) -> bool:
