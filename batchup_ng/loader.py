@@ -29,7 +29,7 @@ from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, ca
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, with_seed
-from .data_source.hooks import samples_in_words
+from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
@@ -159,6 +159,10 @@ class Loader:
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses what cannot be. "auto" is asked for later: Lightning begins the group of processes in fit.
         epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
+        for node in nodes_of(source, "has_order"):
+            node.check_batch_size(batch_size)
+        if workers not in (None, 1) and not source.is_random_access:
+            raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
         self._on_error, self._timeout = error_policy(on_error), timeout
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
@@ -393,7 +397,9 @@ class Loader:
 
     def __repr__(self) -> str:
         progress = self._progress
-        words = [samples_in_words(progress.source), f"batches of {progress.options['batch_size']}"]
+        own = not progress.source.is_random_access and not any_node(progress.source, "takes_options")
+        size = "batches as its iterator gives them" if own else f"batches of {progress.options['batch_size']}"
+        words = [samples_in_words(progress.source), size]
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
@@ -447,7 +453,7 @@ class Loader:
                     kind, progress.why = choose(
                         progress.source, options["batch_size"], options["shuffle"], self._timeout
                     )
-                progress.pool = POOLS[kind](progress.workers)
+                progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
         return progress.behind

@@ -511,3 +511,29 @@ def test_a_bar_of_what_is_left_ends_at_its_end(shuffle: Any, monkeypatch: pytest
                 assert len(loader) == 10
     with bu.Loader(bu.repeat(source, -1), 10, **options) as endless, pytest.raises(TypeError, match="no len"):
         len(endless)
+
+
+def test_a_batch_size_that_the_sampler_does_not_make_is_refused_when_the_loader_is_made() -> None:
+    classes = np.arange(90) % 3
+    balanced = bu.ArrayDataSource([classes], sampler=bu.BalancedBatchSampler(classes, 10))
+    plain = bu.ArrayDataSource([np.arange(90)])
+    for source in (balanced, balanced.map(lambda x: (x,)), bu.ChoiceDataSource([plain, balanced.take(60)])):
+        with pytest.raises(ArgumentError, match=r"batch_size must be 30, .* not 32; pass batch_size"):
+            bu.Loader(source, 32, pool="serial")
+        with bu.Loader(source, 30, pool="serial", shuffle=1) as loader:
+            assert {len(x) for (x,) in loader} == {30}
+
+
+@pytest.mark.parametrize("pool", ["auto", "threads"])
+def test_a_loader_of_a_stream_says_who_makes_what_batches(pool: str) -> None:
+    def batches(batch_size: int = 3, **_: Any) -> Any:
+        return ((np.arange(batch_size),) for _ in range(5))
+
+    with pytest.raises(ArgumentError, match="workers is 4, and this source only streams: one reads it"):
+        bu.Loader(bu.IteratorDataSource(batches()), 32, workers=4, pool=pool)
+    with bu.Loader(bu.IteratorDataSource(batches()), 32, pool=pool) as loader:
+        assert [len(x) for (x,) in loader] == [3] * 5
+        assert "a stream, batches as its iterator gives them, epoch 1, by <WorkerThreadPool: 1 worker" in repr(loader)
+    with bu.Loader(bu.CallableDataSource(batches), 32, pool=pool, workers=1) as loader:
+        assert [len(x) for (x,) in loader] == [32] * 5
+        assert "a stream, batches of 32, epoch 1, by <WorkerThreadPool: 1 worker" in repr(loader)

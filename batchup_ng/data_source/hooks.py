@@ -122,6 +122,9 @@ class PlansRows(BatchupMethods):
         """Return how many of its rows there is room for where rows are decoded with others; ``math.inf`` elsewhere."""
         return math.inf
 
+    def check_batch_size(self, batch_size: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if there are no batches of that size; a loader asks first."""
+
     def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
         """Return the block and window of this node's order by blocks, made of `found` or of :meth:`natural_blocks`;
         None if it has none of its own.

@@ -98,6 +98,9 @@ class RandomAccessDataSource(PlannedDataSource):
         sampler = self.sampler if chosen is None else self._in_blocks(*chosen)
         return sampler.row_plan(batch_size, key, drop_last)
 
+    def check_batch_size(self, batch_size: int) -> None:
+        self.sampler.check_batch_size(batch_size)
+
     def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
         found = found or self.natural_blocks()
         if found is None or self._lists_rows_itself():
