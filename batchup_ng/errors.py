@@ -273,7 +273,9 @@ class SharedMemoryWarning(RuntimeWarning):
 
 
 class CacheWarning(RuntimeWarning):
-    """There is no room to keep all rows of an accessor; the others are read from it in each epoch."""
+    """Rows are read more often than once: there is no room to keep all rows of an accessor, or all chunks that are
+    mixed, or ranks share an order by blocks.
+    """
 
 
 class SampleWarning(RuntimeWarning):

@@ -29,8 +29,8 @@ from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import BLOCKS, EpochOptions, draws_seed, epoch_options, with_seed
-from .data_source.hooks import samples_in_words
+from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, with_seed
+from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
@@ -50,21 +50,6 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 CLOSED = "closed"
 """What stands for the kind of the pool of a loader that was closed."""
 
-OF_TORCH = {
-    "num_workers": "pass the number of workers as workers=",
-    "collate_fn": "pass it as collate=",
-    "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
-    "batch_buffer_size": "pass it as buffer=",
-    **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
-    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
-    "persistent_workers": "workers stay until the loader is closed",
-    "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
-    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
-    "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
-    "epoch": "pass the number of the first as start_epoch=",
-}
-"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
-
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
 
@@ -82,6 +67,7 @@ class Progress:
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     pending: Any = None  # the state from which that epoch goes on, if it is in its middle
+    chosen: Any = None  # the blocks of the state that was loaded
     told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
@@ -96,10 +82,10 @@ class Progress:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 
-    def move_to(self, number: int, pending: Any = None) -> tuple[Any, Any]:
-        """Let the next iteration begin epoch `number`; return what was under way, which is to be ended."""
+    def move_to(self, number: int, pending: Any, chosen: Any) -> tuple[Any, Any]:
+        """Let the next iteration begin epoch `number`, by `chosen` blocks; return what is to be ended."""
         left = self.iterator, self.series
-        self.next, self.pending = number, pending
+        self.next, self.pending, self.chosen = number, pending, chosen
         self.iterator = self.inner = self.series = self.plan = None
         return left
 
@@ -187,6 +173,10 @@ class Loader:
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses what cannot be. "auto" is asked for later: Lightning begins the group of processes in fit.
         epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
+        for node in nodes_of(source, "has_order"):
+            node.check_batch_size(batch_size)
+        if workers not in (None, 1) and not source.is_random_access:
+            raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
         self._on_error, self._timeout = error_policy(on_error), timeout
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
@@ -219,6 +209,7 @@ class Loader:
                         progress.series = None  # which has handed out the epoch that is to be begun again
                     if progress.series is None:
                         progress.series = self._behind().epochs(None, start=number, state=state, **progress.options)
+                        progress.series.go_by(progress.chosen)
                     progress.inner = None
                     progress.next, progress.pending = number, state
                     progress.inner = next(progress.series)
@@ -231,11 +222,19 @@ class Loader:
                 raise
 
     def __len__(self) -> int:
-        """Return how many batches an epoch has.
+        """Return how many batches the next iteration has: those of an epoch, or what is left of one that was resumed.
 
         Raises:
             TypeError: it never ends, or only its end will tell.
         """
+        number, state = self._progress.upcoming()
+        if state is not None:
+            return prepare(self._with_plan(), self._options_of(number), state).n_left()
+        return self.batches_per_epoch
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches an epoch has, however many of it are left; the errors are those of ``len``."""
         source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
         if options.rng is not None:  # from which nothing is to be drawn here
             options = dataclasses.replace(options, rng=None)
@@ -315,7 +314,7 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
         if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
-            _end(self._progress.move_to(epoch), "set_epoch()")
+            _end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.
@@ -341,14 +340,17 @@ class Loader:
         try:
             epoch, seed, batches = (state[name] for name in ("epoch", "seed", "batches"))
             number = validation.not_negative("epoch", epoch)
-            drawn = validation.not_negative("seed", seed) if self._seed_drawn else None
+            drawn = validation.not_negative("seed", seed) if self._seed_drawn or seed is not None else None
         except (TypeError, KeyError, IndexError, ValueError) as error:
             what = "a state of a loader must be the dict that its state_dict() returned"
             why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
             raise StateError(f"{what}{why}, not {state!r:.200}") from error
         progress, before = self._progress, self._progress.options
-        if drawn is not None:
+        if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
+            raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
+        if self._seed_drawn:
             progress.options = {**before, "shuffle": (BLOCKS, drawn) if with_seed(before["shuffle"])[1] else drawn}
+        chosen = None
         try:
             if batches is not None:
                 made = prepare(self._with_plan(), self._options_of(number), batches)
@@ -356,7 +358,8 @@ class Loader:
                     number += 1
                 if made.at_its_start or made.at_its_end:
                     batches = None
-            left = progress.move_to(number, batches)
+                chosen = made.options.chosen if batches else None
+            left = progress.move_to(number, batches, chosen)
         except BaseException:
             progress.options = before
             raise
@@ -415,7 +418,9 @@ class Loader:
 
     def __repr__(self) -> str:
         progress = self._progress
-        words = [samples_in_words(progress.source), f"batches of {progress.options['batch_size']}"]
+        own = not progress.source.is_random_access and not any_node(progress.source, "takes_options")
+        size = "batches as its iterator gives them" if own else f"batches of {progress.options['batch_size']}"
+        words = [samples_in_words(progress.source), size]
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
@@ -430,7 +435,8 @@ class Loader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _options_of(self, epoch: int) -> EpochOptions:
-        return dataclasses.replace(epoch_options(**self._progress.options, epoch=epoch), numbered=True)
+        options = epoch_options(**self._progress.options, epoch=epoch)
+        return dataclasses.replace(options, numbered=True, chosen=self._progress.chosen)
 
     def _with_plan(self) -> OpensEpochs:
         """Return what plans epochs and checks states: the source, if that can, without starting anything."""
@@ -459,7 +465,7 @@ class Loader:
                     kind, progress.why = choose(
                         progress.source, options["batch_size"], options["shuffle"], self._timeout
                     )
-                progress.pool = POOLS[kind](progress.workers)
+                progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
         return progress.behind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -474,3 +475,65 @@ def test_maps_may_use_loaders_of_their_own() -> None:
 def test_a_loader_is_true_however_long_it_is() -> None:
     assert bu.Loader(bu.ArrayDataSource([X], repeats=-1), 8)
     assert bu.Loader([X[:0]], 8)
+
+
+VIEWS = (lambda loader: loader, lambda loader: loader.map(lambda x: x), lambda loader: bu.watch(loader, id))
+
+
+@pytest.mark.parametrize("shuffle", [None, 7])
+def test_a_bar_of_what_is_left_ends_at_its_end(shuffle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tqdm = pytest.importorskip("tqdm", reason="tqdm is not installed").tqdm
+    monkeypatch.setattr(tqdm, "monitor_interval", 0)  # it would start a thread
+
+    def bar_of(batches: Any) -> tuple[int, int]:
+        with open(os.devnull, "w") as nowhere:
+            bar = tqdm(batches, file=nowhere)
+            return sum(1 for _ in bar), bar.total
+
+    source = bu.ArrayDataSource([np.arange(95)])
+    options: dict[str, Any] = {"shuffle": shuffle, "pool": "serial"}
+    with bu.Loader(source, 10, shard=(0, 2), **options) as first:
+        iterator = iter(first)
+        next(iterator), next(iterator)
+        state = first.state_dict()
+        assert (len(first), len(iterator), first.batches_per_epoch) == (5, 3, 5), "an epoch of its own is under way"
+    for begun in (False, True):
+        for view in VIEWS:
+            with bu.Loader(source, 10, **options) as loader:
+                loader.load_state_dict(state)
+                assert (len(loader), loader.batches_per_epoch) == (6, 10)
+                if begun:
+                    iter(loader)  # of which nothing is asked for; the next iteration is the same epoch
+                assert bar_of(view(loader)) == (6, 6)
+                assert bar_of(view(loader)) == (10, 10)
+                loader.load_state_dict(state)
+                assert bar_of(iter(view(loader))) == (6, 6)
+                assert len(loader) == 10
+    with bu.Loader(bu.repeat(source, -1), 10, **options) as endless, pytest.raises(TypeError, match="no len"):
+        len(endless)
+
+
+def test_a_batch_size_that_the_sampler_does_not_make_is_refused_when_the_loader_is_made() -> None:
+    classes = np.arange(90) % 3
+    balanced = bu.ArrayDataSource([classes], sampler=bu.BalancedBatchSampler(classes, 10))
+    plain = bu.ArrayDataSource([np.arange(90)])
+    for source in (balanced, balanced.map(lambda x: (x,)), bu.ChoiceDataSource([plain, balanced.take(60)])):
+        with pytest.raises(ArgumentError, match=r"batch_size must be 30, .* not 32; pass batch_size"):
+            bu.Loader(source, 32, pool="serial")
+        with bu.Loader(source, 30, pool="serial", shuffle=1) as loader:
+            assert {len(x) for (x,) in loader} == {30}
+
+
+@pytest.mark.parametrize("pool", ["auto", "threads"])
+def test_a_loader_of_a_stream_says_who_makes_what_batches(pool: str) -> None:
+    def batches(batch_size: int = 3, **_: Any) -> Any:
+        return ((np.arange(batch_size),) for _ in range(5))
+
+    with pytest.raises(ArgumentError, match="workers is 4, and this source only streams: one reads it"):
+        bu.Loader(bu.IteratorDataSource(batches()), 32, workers=4, pool=pool)
+    with bu.Loader(bu.IteratorDataSource(batches()), 32, pool=pool) as loader:
+        assert [len(x) for (x,) in loader] == [3] * 5
+        assert "a stream, batches as its iterator gives them, epoch 1, by <WorkerThreadPool: 1 worker" in repr(loader)
+    with bu.Loader(bu.CallableDataSource(batches), 32, pool=pool, workers=1) as loader:
+        assert [len(x) for (x,) in loader] == [32] * 5
+        assert "a stream, batches of 32, epoch 1, by <WorkerThreadPool: 1 worker" in repr(loader)

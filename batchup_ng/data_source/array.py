@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 from typing import Any
 
@@ -129,6 +130,11 @@ class ArrayDataSource(RandomAccessDataSource):
         # Rows that are alone in their blocks may come in any order, and so may those that there is room for all of.
         blocks = [(block, window) for block, window in blocks if block > 1] or blocks
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
+
+    def rows_kept(self) -> float:
+        found = [_stored(array) for array in self.data]
+        kept = [array.rows_kept for array in found if hasattr(array, "rows_kept")]
+        return min([n for n in kept if n < len(self.data[0])], default=math.inf)
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]

@@ -16,11 +16,13 @@ from ..memory_pool import FRESH, BufferPool
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
 from ..sampling.plans.rows import ListedPlan
+from .blocks import nodes_in_blocks, proposed_blocks
+from .epoch.checkpoint import put_back
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
 from .epoch_options import NEWER, EpochOptions
-from .hooks import SourceNode, any_node, nodes_of
+from .hooks import SourceNode, any_node
 from .looking import HasSamples
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
 
@@ -228,15 +230,14 @@ class PlannedDataSource(EpochSource):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
             raise self._no_random_access("plan")
-        if options.blocks and not any(node.natural_blocks() for node in nodes_of(self)):
-            raise ArgumentError(
-                "shuffle='blocks' is for accessors that say their natural_block, such as NpyRows, and this source has "
-                "none: its samples may be read in any order; pass shuffle=True, or a seed"
-            )
         size, drop_last = options.batch_size, options.drop_last
         if options.rng is not None:
             return drawn_plan(self, options, options.rng, self.count(size, drop_last))
-        rows = self.row_plan(size, options.order_key(), drop_last)
+        blocks = None
+        if options.blocks:
+            pairs = nodes_in_blocks(self, options.chosen or proposed_blocks(self))
+            blocks = {id(node): pair for node, pair in pairs}
+        rows = self.row_plan(size, options.order_key(blocks), drop_last)
         kind = BatchesPlan if rows.n_samples is None else SamplesPlan
         return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
@@ -245,7 +246,7 @@ class PlannedDataSource(EpochSource):
             return DirectRunner(direct_batches(self, epoch, self._buffers()))
         owner = self.checkpointable()
         if epoch.saved is not None:
-            owner.load_state_dict(epoch.saved.inner["iterator"])
+            put_back(owner, epoch.saved)
         stream = whole_stream(self, epoch.options)
         buffers = None if any_node(self, "of_pool") else self._buffers()
         return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)

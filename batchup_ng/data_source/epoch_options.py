@@ -22,6 +22,21 @@ BLOCKS = "blocks"
 NEWER = ("epoch", "drop_last")
 """Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
 
+OF_TORCH = {
+    "num_workers": "pass the number of workers as workers=",
+    "collate_fn": "pass it as collate=",
+    "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
+    "batch_buffer_size": "pass it as buffer=",
+    **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
+    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
+    "persistent_workers": "workers stay until the loader is closed",
+    "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
+    "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
+    "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
+    "epoch": "pass the number of the first as start_epoch=",
+}
+"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EpochOptions:
@@ -43,14 +58,16 @@ class EpochOptions:
     # Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     policy: ErrorPolicy | None = None  # None as the source says
+    # Of an order by blocks, the block and window of each node that has an order; None until the epoch is prepared.
+    chosen: tuple[tuple[int, int], ...] | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for the child of that number, which has an order of its own."""
         return dataclasses.replace(self, place=(*self.place, number))
 
-    def order_key(self) -> OrderKey | None:
+    def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
         """Return the key of the order at this node; None is in order."""
-        return OrderKey(self.seed, self.epoch, self.place, self.blocks) if self.shuffled else None
+        return OrderKey(self.seed, self.epoch, self.place, blocks) if self.shuffled else None
 
     def drawing_rng(self) -> Any:
         """Return the generator to draw from at a node that can do nothing else; None is in order."""

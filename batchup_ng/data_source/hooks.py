@@ -118,6 +118,19 @@ class PlansRows(BatchupMethods):
         """
         return None
 
+    def rows_kept(self) -> float:
+        """Return how many of its rows there is room for where rows are decoded with others; ``math.inf`` elsewhere."""
+        return math.inf
+
+    def check_batch_size(self, batch_size: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if there are no batches of that size; a loader asks first."""
+
+    def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
+        """Return the block and window of this node's order by blocks, made of `found` or of :meth:`natural_blocks`;
+        None if it has none of its own.
+        """
+        return None
+
     def permutes_rows(self) -> bool:
         """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
         return False
@@ -150,6 +163,8 @@ class SourceNode(ReadsRows, PlansRows, Streams):
     """Whether it reads the rows of a batch by several threads, where a pool has any that are idle."""
     heeds_shuffle = True
     """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
+    has_order = False
+    """Whether its rows are shuffled here, and those of the nodes below it are not."""
     takes_options = False
     """Whether it passes options that the library does not know to a function of the user's."""
     rng: str | None = None
@@ -180,14 +195,17 @@ HOOKS = {"has_plan", "plan_of", "start"}.union(
 """What the library calls, and users do not."""
 
 
-def nodes_of(root: SourceNode) -> list[SourceNode]:
-    """Return the nodes of a graph of sources, each once, children before their parents."""
+def nodes_of(root: SourceNode, stops: str = "") -> list[SourceNode]:
+    """Return the nodes of a graph of sources, each once, children before their parents.
+
+    Those below a node whose attribute `stops` is true are left out.
+    """
     found: dict[int, SourceNode] = {}
 
     def visit(node: SourceNode) -> None:
         if id(node) in found:
             return
-        for value in list(getattr(node, "__dict__", {}).values()):
+        for value in [] if stops and getattr(node, stops) else list(getattr(node, "__dict__", {}).values()):
             parts = list(value.values()) if isinstance(value, dict) else value
             if not isinstance(parts, (list, tuple)):
                 parts = [parts]

@@ -62,7 +62,8 @@ class IteratorDataSource(PlannedDataSource):
     Args:
         batch_iter: Iterator of batches, each a tuple of arrays. If it has ``state_dict()``, which returns what JSON can
             hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot. It is asked for its
-            state after each batch, so that a batch that fails can be made again.
+            state after each batch, so that a batch that fails can be made again. If it raises an error instead, that
+            comes as a ``StateError`` when a state is asked for.
         n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
     """
 

@@ -63,6 +63,8 @@ class RandomAccessDataSource(PlannedDataSource):
         self.include_indices = include_indices
         self.sampler = sampler
 
+    has_order = True
+
     @property
     def is_random_access(self) -> bool:
         return True
@@ -92,20 +94,29 @@ class RandomAccessDataSource(PlannedDataSource):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if self._lists_rows_itself():
             return SourceNode.row_plan(self, batch_size, key, drop_last)
-        sampler = self._in_blocks() if key is not None and key.blocks else self.sampler
+        chosen = None if key is None or key.blocks is None else key.blocks.get(id(self))
+        sampler = self.sampler if chosen is None else self._in_blocks(*chosen)
         return sampler.row_plan(batch_size, key, drop_last)
 
-    def _in_blocks(self) -> AbstractSampler:
-        """Return a sampler of the same rows whose shuffled order storage likes."""
-        found, sampler = self.natural_blocks(), self.sampler
-        if found is None:
-            return sampler
-        if not isinstance(sampler, StandardSampler):
+    def check_batch_size(self, batch_size: int) -> None:
+        self.sampler.check_batch_size(batch_size)
+
+    def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
+        found = found or self.natural_blocks()
+        if found is None or self._lists_rows_itself():
+            return None
+        if not isinstance(self.sampler, StandardSampler):
             raise ArgumentError(
-                f"shuffle='blocks' chooses a sampler, and this source has a {type(sampler).__name__}; leave one of the "
-                f"two out"
+                f"shuffle='blocks' chooses a sampler, and this source has a {type(self.sampler).__name__}; leave one "
+                f"of the two out"
             )
-        made = BlockShuffleSampler(sampler.length, *blocks_of_part(found, sampler.indices), sampler.repeats)
+        return blocks_of_part(found, self.sampler.indices)
+
+    def _in_blocks(self, block: int, window: int) -> AbstractSampler:
+        """Return a sampler of the same rows whose shuffled order storage likes."""
+        sampler = self.sampler
+        assert isinstance(sampler, StandardSampler)
+        made = BlockShuffleSampler(sampler.length, block, window, sampler.repeats)
         made.indices = sampler.indices
         return made
 

@@ -136,7 +136,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         self._pass: Pass | None = None  # under way; or the next, of which nothing was asked for yet
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return self._loader.batches_per_epoch
 
     def __iter__(self) -> Any:
         return iter(self._loader)  # what adapts a layer to the data, say, iterates

@@ -145,7 +145,7 @@ def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
     """Return one or two batches; if an iteration had to begin for it, `begun` gets its iterator, with the batch."""
     if isinstance(batches, Loader):
         with contextlib.suppress(ArgumentTypeError):
-            numbers = range(min(2, len(batches)))
+            numbers = range(min(2, batches.batches_per_epoch))
             by_number = batches.batches(numbers)
             return [next(by_number) for _ in numbers]  # not to its end, where it would report if it is watched
     iterator = iter(batches)

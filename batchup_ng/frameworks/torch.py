@@ -100,7 +100,7 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, however many of it are left."""
-        return len(self._loader)
+        return self._loader.batches_per_epoch
 
     @property
     def epoch(self) -> int:

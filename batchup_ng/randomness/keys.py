@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +15,15 @@ from .sample_rng import SampleRng
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OrderKey:
-    """Names the order of one epoch at one node of the graph of sources; `blocks` says that storage has a say in it."""
+    """Names the order of one epoch at one node of the graph of sources.
+
+    If storage has a say in it, `blocks` has the block and window of each node that has an order, by its ``id``.
+    """
 
     seed: int
     epoch: int
     path: tuple[int, ...] = ()
-    blocks: bool = False
+    blocks: Mapping[int, tuple[int, int]] | None = None
 
     def child(self, number: int) -> OrderKey:
         """Return the key of this node's child of that number."""

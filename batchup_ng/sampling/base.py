@@ -92,6 +92,9 @@ class AbstractSampler:
                 f"sampler is for data of {self.n_rows} rows, but there are {length}; make it for as many rows"
             )
 
+    def check_batch_size(self, batch_size: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if this makes no batches of that size."""
+
     def map_indices(self, indices: Any) -> Any:
         """Return the rows of the data for `indices`, which count within what the sampler draws from."""
         return indices

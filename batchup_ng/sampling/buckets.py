@@ -9,6 +9,7 @@ of a few steps.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..errors import ArgumentError
 from ..randomness import OrderKey
 from .base import BatchSampler, array_fingerprint, whole_numbers
 from .plans.permutation import keyed_permutation, sent_to
-from .plans.rows import RowPlan
+from .plans.rows import RowPlan, Sizes
 from .standard import row_numbers
 
 
@@ -138,7 +139,37 @@ class BucketPlan(RowPlan):
         self._n_whole = self._firsts[-1]
         self.n_batches = self._n_whole + (self._begins[-1] < self._bounds[-1] and not drop_last)
         self._word = None if key is None else key.word("batches")
+        self._before = np.zeros(1, np.int64)
         self._words = [] if key is None else [key.word("bucket", i) for i in range(len(self._sizes))]
+
+    @functools.cached_property
+    def sizes(self) -> Sizes | None:  # type: ignore[override]
+        if len(set(self._sizes)) != 1:
+            return None
+        left = self._bounds[-1] - self._begins[-1]
+        return Sizes(self._sizes[0], {self._n_whole: (left, left)} if self.n_batches > self._n_whole else {})
+
+    def samples_before(self, number: int) -> int:
+        if self.sizes is not None:
+            return super().samples_before(number)
+        return self._bounds[-1] if number > self._n_whole else int(self._counted(number)[number])
+
+    def batches_until(self, n_samples: int) -> int:
+        if self.sizes is not None or not self._n_whole:
+            return super().batches_until(n_samples)
+        most = min(self._n_whole, -(-n_samples // min(self._sizes)))
+        found = int(np.searchsorted(self._counted(most)[: most + 1], n_samples))
+        return found if found <= most else int(self.n_batches)
+
+    def _counted(self, n: int) -> np.ndarray:
+        """Return how many samples there are before each of at least the first `n` whole batches, and behind them."""
+        if n >= len(self._before):
+            numbers = np.arange(min(self._n_whole, 2 * n))
+            if self._word is not None:
+                numbers = keyed_permutation(self._n_whole, self._word)(numbers)
+            buckets = np.searchsorted(self._firsts, numbers, side="right") - 1
+            self._before = np.cumsum([0, *np.asarray(self._sizes)[buckets]])
+        return self._before
 
     def rows(self, number: int) -> np.ndarray:
         if number == self._n_whole:  # the one that is not whole

@@ -135,12 +135,15 @@ class BalancedBatchSampler(RandomAccessSampler):
         rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
         return rounds * self._batches_a_round * self.batch_size
 
-    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+    def check_batch_size(self, batch_size: int) -> None:
         if batch_size != self.batch_size:
             raise ArgumentError(
                 f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
                 f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
             )
+
+    def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        self.check_batch_size(batch_size)
         plan = super().row_plan(batch_size, key, drop_last)
         plan.n_samples = None  # batches are what is in order
         return plan

@@ -16,7 +16,7 @@ from typing import Any
 from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.epoch.accounting import count_of
-from ..data_source.epoch.checkpoint import inner_state
+from ..data_source.epoch.checkpoint import inner_state, put_back
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
@@ -54,7 +54,7 @@ class PrefetchDataSource(WithConsumerMaps):
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         owner, options = self.checkpointable(), epoch.options
         if epoch.saved is not None:
-            owner.load_state_dict(epoch.saved.inner["iterator"])
+            put_back(owner, epoch.saved)
         state = inner_state(owner, options)
         # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
@@ -83,7 +83,7 @@ class _Produced:
     traceback: Any = None  # of the error
 
     def next(self, buffers: Buffers) -> tuple[Any, ...]:
-        """Return ``(batch, state of the stream after it, or None)``, or ``()`` at the end: the task of every batch.
+        """Return ``(batch, what :func:`inner_state` gives after it)``, or ``()`` at the end: the task of every batch.
 
         After an error it raises the same again.
         """

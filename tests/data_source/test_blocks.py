@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng.data_source.blocks import times_read
+from batchup_ng.data_source.epoch.state import digest
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.work_pool import AbstractWorkerPool
 
@@ -144,14 +148,105 @@ def test_every_pool_gives_the_same_and_a_state_goes_on(pools: list[AbstractWorke
         assert [x.tolist() for (x,) in rest] == whole[9:]
 
 
-def test_a_state_of_other_blocks_is_refused() -> None:
+def test_a_state_goes_on_with_its_own_blocks_whatever_the_accessors_say() -> None:
+    def opened(block: int, window: int, state: Any = None, parts: int = 1) -> Any:
+        source = bu.ArrayDataSource([InBlocks(100, block, window)])
+        source = source.repeat(2).split([0.7], 1)[0] if parts == 2 else source
+        if parts == 3:
+            source = bu.ChoiceDataSource([source, bu.ArrayDataSource([InBlocks(60, 2 * block, window)])], True)
+        return source.batch_iterator(7, shuffle=("blocks", 5), state=state)
+
+    for parts in (1, 2, 3):
+        whole = [x.tolist() for (x,) in opened(10, 4, parts=parts)]
+        batches = opened(10, 4, parts=parts)
+        done = [next(batches)[0].tolist() for _ in range(3)]
+        state = json.loads(json.dumps(batches.state_dict()))
+        for block, window in ((10, 4), (10, 5), (3, 2), (1000, 1)):
+            rest = opened(block, window, state, parts)
+            again = opened(10, 4, rest.state_dict(), parts)
+            assert done + [x.tolist() for (x,) in rest] == whole
+            assert done + [x.tolist() for (x,) in again] == whole
+    with pytest.raises(StateError, match=r"this one's is by 'seed'; pass shuffle=\('blocks', 5\)"):
+        bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=5, state=state_of_blocks())
+
+
+def state_of_blocks() -> Any:
     batches = bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=("blocks", 5))
     next(batches)
-    state = batches.state_dict()
-    with pytest.raises(StateError, match=r"by 'blocks \[\(10, 4\)\]', and this one's is by 'blocks \[\(10, 5\)\]'"):
-        bu.ArrayDataSource([InBlocks(100, 10, 5)]).batch_iterator(7, shuffle=("blocks", 5), state=state)
-    with pytest.raises(StateError, match=r"this one's is by 'seed'; pass shuffle=\('blocks', 5\)"):
-        bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=5, state=state)
+    return batches.state_dict()
+
+
+def in_version_2(state: dict[str, Any], blocks: list[tuple[int, int]]) -> dict[str, Any]:
+    """Return a state as version 2 wrote it, which lists the blocks of all nodes, each once."""
+    *counts, _ = state["counts"]
+    body = {name: value for name, value in state.items() if name not in ("counts", "digest")}
+    body |= {"version": 2, "order": f"blocks {sorted(set(blocks))}"}
+    own = digest(body)
+    return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
+
+
+def test_a_state_of_version_2_goes_on() -> None:
+    """It was saved with a larger window, for the accessor took that from its cache then."""
+    for indices in (None, np.arange(0, 3000, 2)):
+
+        def opened(window: int, state: Any = None, part: bool = False, rows: Any = indices) -> Any:
+            source: Any = bu.ArrayDataSource([InBlocks(3000, 10, window)], indices=rows)
+            source = source.subset(np.arange(0, 1400, 3)) if part else source
+            return source.batch_iterator(50, shuffle=("blocks", 5), state=state)
+
+        for part in (False, True):
+            whole = [x.tolist() for (x,) in opened(80, part=part)]
+            batches = opened(80, part=part)
+            done = [next(batches)[0].tolist() for _ in range(3)]
+            own = batches._epoch.source
+            listed = [own.natural_blocks(), own.source.natural_blocks()] if part else [own.natural_blocks()]
+            state = in_version_2(batches.state_dict(), listed)
+            for window in (80, 50):
+                assert done + [x.tolist() for (x,) in opened(window, state, part)] == whole
+    two = bu.ChoiceDataSource([bu.ArrayDataSource([InBlocks(90, 10, n)]) for n in (3, 4)])
+    iterator = two.batch_iterator(5, shuffle=("blocks", 5))
+    next(iterator)
+    good = in_version_2(iterator.state_dict(), [(10, 3), (10, 4)])
+    assert len(list(two.batch_iterator(5, shuffle=("blocks", 5), state=good))) == len(list(iterator))
+    bad = in_version_2(iterator.state_dict(), [(10, 7), (10, 8)])
+    with pytest.raises(StateError, match="does not say which is whose"):
+        two.batch_iterator(5, shuffle=("blocks", 5), state=bad)
+
+
+def test_the_epochs_behind_a_state_have_its_blocks_too() -> None:
+    def made(window: int) -> Any:
+        return bu.ArrayDataSource([InBlocks(100, 10, window)])
+
+    whole = [[x.tolist() for (x,) in each] for each in made(4).epochs(2, 7, ("blocks", 5))]
+    state = state_of_blocks()
+    series = [[x.tolist() for (x,) in each] for each in made(6).epochs(2, 7, ("blocks", 5), state=state)]
+    assert series == [whole[0][1:], whole[1]]
+    with bu.Loader(made(4), 7, shuffle=("blocks", 5), pool="serial") as first:
+        next(iter(first))
+        state = first.state_dict()
+    with bu.Loader(made(6), 7, shuffle=("blocks", 5), pool="serial") as loader:
+        loader.load_state_dict(state)
+        assert loader.batch(3)[0].tolist() == whole[0][3]
+        rest = iter(loader)
+        assert [next(rest)[0].tolist()] == [whole[0][1]]
+        assert loader.batch(3)[0].tolist() == whole[0][3]
+
+
+@pytest.mark.parametrize(("world", "batch_size"), [(2, 16), (8, 16), (64, 4), (2, 400)])
+def test_ranks_are_warned_of_how_often_they_read_a_block(world: int, batch_size: int) -> None:
+    found, warned = [], []
+    for rank in range(min(world, 4)):
+        rows = InBlocks(12_800, 64, 4)
+        source = bu.ArrayDataSource([rows])
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for number in range(2):
+                list(source.batch_iterator(batch_size, ("blocks", 3), shard=(rank, world), epoch=number))
+        found.append(rows.read * 64 * world / 12_800 / 2)
+        warned += [(each.category, each.filename) for each in told]
+    many = times_read(64, 4, batch_size, world) > 1.5
+    assert warned == [(bu.CacheWarning, __file__)] * len(found) * many, "once a source"
+    assert np.mean(found) == pytest.approx(times_read(64, 4, batch_size, world), rel=0.15)
 
 
 def test_a_loader_draws_a_seed_and_keeps_it_in_its_state() -> None:
@@ -175,6 +270,7 @@ def test_the_word_alone_draws_a_seed() -> None:
     assert epoch(source, "blocks") == first
 
 
+@pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")
 def test_ranks_share_one_order() -> None:
     source = bu.ArrayDataSource([InBlocks(100, 10, 4)])
     parts = [epoch(source, ("blocks", 3), shard=(rank, 2)) for rank in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from batchup_ng.sampling import (
     SubsetSampler,
     WeightedSampler,
 )
+from batchup_ng.testing.sources import assert_same_batches
 
 KEY = OrderKey(7, 3, (1, 0))
 CLASSES = np.repeat([0, 1, 2, 5], [11, 3, 5, 2])
@@ -80,3 +82,81 @@ def test_it_is_the_same_for_ever(name: str) -> None:
     made = np.asarray(make())
     plain = made.astype(made.dtype.newbyteorder("<"))
     assert f"{word(plain.tobytes().hex()):#018x}" == f"{kept:#018x}"
+
+
+class Rows:
+    natural_block, natural_window = 5, 3
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.arange(40)[rows]
+
+
+class Counting:
+    given = 0
+
+    def __iter__(self) -> Counting:
+        return self
+
+    def __next__(self) -> Any:
+        if self.given == 9:
+            raise StopIteration
+        self.given += 1
+        return (np.full(3, self.given),)
+
+    def state_dict(self) -> Any:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.given = state["given"]
+
+
+def noisy(x: np.ndarray, rng: Any) -> Any:
+    return x, rng.random()
+
+
+SOURCES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "in order": (lambda: numbers(20), None),
+    "seed": (lambda: numbers(20), 7),
+    "blocks": (lambda: bu.ArrayDataSource([Rows()]), ("blocks", 7)),
+    "choice": (lambda: bu.ChoiceDataSource([numbers(9), numbers(30)], stratified=True), 7),
+    "stream": (lambda: bu.IteratorDataSource(Counting()).map(noisy, rng="sample"), None),
+}
+SAVED_BY_VERSION_2 = """
+{"in order": {"format": "batchup_ng epoch", "version": 2, "source": "54989c05a46ee4b048b1788653b47a6a", "told":
+"['ArrayDataSource', ['StandardSampler', 20, 1], 1]", "order": "in order", "seed": 0, "epoch": 3, "batch_size": 4,
+"drop_last": false, "world": 1, "samples": 8, "batches": 2, "inner": null, "counts": [8, 8, 0, 0,
+"70782b0ee46e96e3a7919b5cb2490a44"], "digest": "282e383e994c43d8dbfff33e89df8a9a"},
+"seed": {"format": "batchup_ng epoch", "version": 2, "source": "54989c05a46ee4b048b1788653b47a6a", "told":
+"['ArrayDataSource', ['StandardSampler', 20, 1], 1]", "order": "seed", "seed": 7, "epoch": 3, "batch_size": 4,
+"drop_last": false, "world": 1, "samples": 8, "batches": 2, "inner": null, "counts": [8, 8, 0, 0,
+"397578d83206469ba5082c63c5f57ea4"], "digest": "5a6e8f752d0dcc92f374d23ac2d3ec8d"},
+"blocks": {"format": "batchup_ng epoch", "version": 2, "source": "ddec304e6018794d8b6edbc8db31f811", "told":
+"['ArrayDataSource', ['StandardSampler', 40, 1], 1]", "order": "blocks [(5, 3)]", "seed": 7, "epoch": 3,
+"batch_size": 4, "drop_last": false, "world": 1, "samples": 8, "batches": 2, "inner": null, "counts": [8, 8, 0, 0,
+"b44541d58f44bcb01b3e426f7260765b"], "digest": "b321744d1ad06607fe808299c4cd5853"},
+"choice": {"format": "batchup_ng epoch", "version": 2, "source": "d34699e33e6a01c8f2556b69fca78611", "told":
+"['ChoiceDataSource', True, ['ArrayDataSource', ['StandardSampler', 9, 1], 1], ['ArrayDataSource',
+['StandardSampler', 30, 1], 1]]", "order": "seed", "seed": 7, "epoch": 3, "batch_size": 4, "drop_last": false,
+"world": 1, "samples": 8, "batches": 2, "inner": null, "counts": [8, 8, 0, 0, "47b1645e22d94a698634763aaa2f3cd9"],
+"digest": "5930b20f93a6136175c7bec417f65786"},
+"stream": {"format": "batchup_ng epoch", "version": 2, "source": "df459d980babc42e248a8cb08802f64b", "told":
+"['MapDataSource', 'sample', ['IteratorDataSource', 'None']]", "order": "stream", "seed": 0, "epoch": 3,
+"batch_size": 4, "drop_last": false, "world": 1, "samples": 6, "batches": 2, "inner": {"iterator": {"given": 2},
+"counted": [[[], 6]]}, "counts": [6, 6, 0, 0, "e59d9d4aff233936a0d6cc0ca9e7d37a"], "digest":
+"f46463b3f33ac9df89555065deec2f2f"}}
+"""
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_state_of_version_2_goes_on(name: str) -> None:
+    make, shuffle = SOURCES[name]
+    whole = list(make().batch_iterator(4, shuffle=shuffle, epoch=3))
+    state = json.loads(SAVED_BY_VERSION_2.replace("\n", " "))[name]
+    assert_same_batches(list(make().batch_iterator(4, shuffle=shuffle, state=state)), whole[2:])
+    if name != "stream":
+        with bu.Loader(make(), 4, shuffle=shuffle, pool="serial") as loader:
+            loader.load_state_dict({"epoch": 3, "seed": None, "batches": state})
+            assert_same_batches(list(loader), whole[2:])

@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.epoch.state import digest
 from batchup_ng.data_source.epoch.state_file import read_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
@@ -153,6 +155,116 @@ def test_no_changed_state_is_ever_resumed_from(order: str, share: int) -> None:
             opened(order, changed)
         refused += 1
     assert refused > 0.9 * share
+
+
+ROWS = 95
+CHOICE = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(50)]), bu.ArrayDataSource([np.arange(50, 95)])], True)
+
+
+class Blocks:
+    """An accessor that says how long its blocks are."""
+
+    natural_block, natural_window = 5, 3
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.arange(ROWS)[rows]
+
+
+def noisy(x: np.ndarray, rng: Any) -> Any:
+    return x, rng.random()
+
+
+FORGED: dict[str, tuple[Callable[[], Any], Any]] = {
+    "in order": (lambda: bu.ArrayDataSource([np.arange(ROWS)]), None),
+    "seed": (lambda: bu.ArrayDataSource([np.arange(ROWS)]).map(noisy, rng="sample"), 7),
+    "endless": (lambda: bu.ArrayDataSource([np.arange(ROWS)]).repeat().map(noisy, rng="sample"), 7),
+    "blocks": (lambda: bu.ArrayDataSource([Blocks()]), ("blocks", 7)),
+    "choice": (lambda: CHOICE.map(noisy, rng="sample"), 7),
+    "endless choice": (lambda: CHOICE.repeat().map(noisy, rng="sample"), 7),
+    "stream": (lambda: bu.IteratorDataSource(Counting()).map(noisy, rng="sample"), None),
+}
+OTHERS = [None, True, False, 0, 1, 2, 4, -1, -4, 29, 31, 40, 94, 95, 96, 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 70, 0.5,
+          30.0, "", "3", "30", [], [3], [-1], {}, {"a": 1}, "in order", "seed", "stream", "blocks", "blocks []",
+          "blocks [(5, 3)]", "blocks [(0, 3)]", "blocks [(5, 3), (5, 3)]", "old blocks [(5, 3)]",
+          {"iterator": 3, "counted": []}, {"iterator": {"given": 3}, "counted": [[[0], -30]]},
+          {"iterator": {"given": 3}, "counted": [[["a"], 30]]}, {"iterator": {"given": 3}, "counted": 3},
+          [30, 30, 0, 0], [30, 29, 0, 0], [30, 31, -1, 0], [30, 30, 0, 31], [30.0, 30, 0, 0]]  # fmt: skip
+
+
+def forged(state: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return a state of which one entry has another value, with the digest of one that was never changed."""
+    *counts, _ = state["counts"]
+    body = {key: part for key, part in state.items() if key not in ("counts", "digest")}
+    if name == "counts":
+        counts = value if isinstance(value, list) else [value, *counts[1:]]
+    elif name in body:
+        body[name] = value
+    own = digest(body)
+    return {**body, "counts": [*counts, digest([own, *counts])], "digest": own}
+
+
+def joined(batches: list[Any]) -> list[Any]:
+    """Return the samples of batches, each as one of its own."""
+    return [tuple(column[i : i + 1] for column in batch) for batch in batches for i in range(len(batch[0]))]
+
+
+@pytest.mark.parametrize("order", FORGED)
+def test_a_forged_state_is_refused_or_is_one_of_that_epoch(order: str) -> None:
+    """Whatever an entry says, and though the digest is right: no other error, and never other samples."""
+
+    def opened(state: Any = None) -> Any:
+        return FORGED[order][0]().batch_iterator(10, shuffle=FORGED[order][1], state=state)
+
+    first = opened()
+    whole = list(islice(opened(), 12))
+    for _ in range(3):
+        next(first)
+    state = first.state_dict()
+    assert_same_batches([next(opened(forged(state, "", None)))], whole[3:4])
+    refused = 0
+    for name in state:
+        for value in OTHERS:
+            try:
+                resumed = opened(forged(state, name, value))
+            except StateError:
+                refused += 1
+                continue
+            begins = resumed.state_dict()["samples" if order != "choice" else "batches"]
+            if "endless" in order and begins > 95:
+                next(resumed)
+            elif resumed.epoch == 0 and order != "stream" and (name, order) != ("order", "blocks"):
+                got, expected = list(islice(resumed, 13)), whole
+                if "choice" not in order:
+                    got, expected = joined(got), joined(whole)
+                begins = begins // 10 if order == "endless choice" else begins
+                n = len(expected) - begins
+                assert_same_batches(got[:n], expected[begins:])
+                assert len(got) == n or "endless" in order
+    assert refused > 0.75 * len(OTHERS) * len(state)
+
+
+@pytest.mark.parametrize("name", ["epoch", "seed", "batches", "more"])
+def test_a_forged_state_of_a_loader_is_refused_and_nothing_has_changed(name: str) -> None:
+    for shuffle in (7, True):
+        with bu.Loader([np.arange(ROWS)], 10, shuffle=shuffle, pool="serial") as loader:
+            whole = list(loader)
+            iterator = iter(loader)
+            done = next(iterator)
+            state = loader.state_dict()
+            for value in OTHERS:
+                if (value is None and name in ("batches", "seed")) or (value == state.get(name) and value is not True):
+                    continue
+                try:
+                    loader.load_state_dict({**state, name: value})
+                except StateError:
+                    assert loader.state_dict() == state
+                else:
+                    assert name == "more", (name, value)
+                    loader.load_state_dict(state)
+            assert len([done, *(loader if name == "more" else iterator)]) == len(whole)
 
 
 def damaged(raw: bytes, rng: random.Random) -> bytes:

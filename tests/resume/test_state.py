@@ -35,8 +35,8 @@ def test_what_is_no_state_is_refused_with_the_reason() -> None:
         from_state([1, 2])
     with pytest.raises(StateError, match="no state of a batch iterator"):
         from_state({"epoch": 3})
-    with pytest.raises(StateError, match="of version 3 of the format, and this batchup_ng reads version 2"):
-        from_state({**state, "version": 3})
+    with pytest.raises(StateError, match="of version 4 of the format, and this batchup_ng reads versions 2 to 3"):
+        from_state({**state, "version": 4})
     with pytest.raises(StateError, match="its digest is not that of what it says"):
         from_state({**state, "samples": 31})
 

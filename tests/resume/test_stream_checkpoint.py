@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch import state_file
+from batchup_ng.data_source.epoch.state import as_state, from_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
 
@@ -220,3 +222,44 @@ def test_a_large_state_comes_back_from_its_file_or_is_not_written(
     with pytest.raises(StateError, match="a file of at most 2097152 is read"):
         iterator.save_state(path)
     assert path.read_bytes() == written
+
+
+def test_an_iterator_that_has_no_state_just_now_has_its_epoch_all_the_same(pool: Any) -> None:
+    """The states of our own iterators are such: a generator's order has none."""
+    source = bu.ArrayDataSource([np.arange(40)])
+    whole = list(source.batch_iterator(15, shuffle=np.random.RandomState(1)))
+    inner = source.batch_iterator(15, shuffle=np.random.RandomState(1))
+    with over(bu.IteratorDataSource(inner), pool).batch_iterator(5) as iterator:
+        done = [next(iterator)]
+        for _ in range(2):
+            with pytest.raises(StateError, match="drawn from a generator"):
+                iterator.state_dict()
+        assert_same_batches(done + list(iterator), whole)
+
+
+def test_what_the_users_state_dict_raises_comes_when_a_state_is_asked_for(pool: Any) -> None:
+    class Late(Counting):
+        def state_dict(self) -> dict[str, int]:
+            if self.given == 1:
+                raise OSError("not just now")
+            return super().state_dict()
+
+    whole = list(bu.IteratorDataSource(Counting()).batch_iterator(4))
+    with over(bu.IteratorDataSource(Late()), pool).batch_iterator(4) as iterator:
+        done = [next(iterator)]
+        with pytest.raises(StateError, match=r"no state: OSError\('not just now'\)"):
+            iterator.state_dict()
+        done.append(next(iterator))
+        state = iterator.state_dict()
+    assert_same_batches(done + list(bu.IteratorDataSource(Counting()).batch_iterator(4, state=state)), whole)
+
+
+def test_a_state_that_the_users_iterator_refuses_ends_no_epoch_in_silence() -> None:
+    iterator = bu.IteratorDataSource(Counting()).batch_iterator(4)
+    saved = from_state(iterator.state_dict())
+    bad = as_state(dataclasses.replace(saved, inner={**saved.inner, "iterator": {"taken": 3}}))
+    next(iterator)
+    with pytest.raises(StateError, match=r"refuses its part of this state: KeyError\('given'\)"):
+        iterator.load_state_dict(bad)
+    with pytest.raises(bu.PoolClosed, match="a state that could not be loaded"):
+        next(iterator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from abc import abstractmethod
@@ -14,7 +15,8 @@ from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
 from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
-from .chunks import ChunkedArray
+from .chunk_cache import MOST_SLOTS
+from .chunks import MIXED_FROM, ChunkedArray
 from .shard_paths import shard_paths
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -160,10 +162,22 @@ class ArrowColumn(ChunkedArray, StoredValues):
         if self._mapped:
             return max(2, WINDOW_BYTES // (self.natural_block * self._mean_bytes))
         if self._form is not None:
-            return max(1, self._cache.slots(self._chunk_bytes) * self._longest // self.natural_block // 2)
-        first = int(np.searchsorted(self._ends, 0, "right"))  # which is decoded, for no file says what values take
+            kept = min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes)
+            return max(1, kept * self._longest // self.natural_block // 2)
+        return max(1, MIXED_FROM // self._values_bytes // 2)
+
+    @property
+    def rows_kept(self) -> float:
+        if self._mapped:
+            return math.inf
+        return super().rows_kept if self._form is not None else self._cache.limit // self._values_bytes * self._longest
+
+    @property
+    def _values_bytes(self) -> int:
+        """About the bytes of the longest chunk, by the first, which is decoded: no file says what values take."""
+        first = int(np.searchsorted(self._ends, 0, "right"))
         size = self._kept(first).nbytes * self._longest // int(self._ends[first]) if len(self) else 0
-        return max(1, self._cache.limit // max(1, size) // 2)
+        return max(1, size)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0

@@ -82,6 +82,10 @@ class ChunkCache:
         """Return how many chunks of so many bytes may be kept."""
         return min(MOST_SLOTS, self.limit // nbytes)
 
+    def room(self) -> int:
+        """Return how many bytes of chunks may be kept, with the memory that is free now."""
+        return min(self.limit, int(PART_OF_FREE * min(available(), 1 << 60)))
+
     def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
         """Call `use` with those of the chunks that are kept; return the numbers of the others."""
         try:

@@ -13,7 +13,7 @@ from ...errors import SampleReadError
 from ...validation import size_in_bytes
 from ..base import fill_rows
 from .base import StoredArray
-from .chunk_cache import ChunkCache
+from .chunk_cache import MOST_SLOTS, ChunkCache
 
 SMALL_ARRAY = 16 << 20
 """Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
@@ -23,6 +23,9 @@ LARGEST_CHUNK = 1 << 30
 
 AHEAD = 4
 """Chunks behind that of a batch of which one may be decoded while others decode that."""
+
+MIXED_FROM = 256_000_000
+"""Bytes of the cache that an order by blocks is made for: those of ``cache="256MB"``, the default."""
 
 WAITING = 16
 """Chunks at URLs that are fetched at once, each by a thread that waits for it."""
@@ -81,8 +84,15 @@ class ChunkedArray(StoredArray):
 
     @property
     def natural_window(self) -> int:
-        """How many chunks may be mixed: half of those that are kept, for the next are begun meanwhile."""
-        return max(1, self._cache.slots(self._chunk_bytes) // 2)
+        """How many chunks may be mixed so that a cache of :data:`MIXED_FROM` bytes reads each once: half of those that
+        it keeps, for the next are begun meanwhile. It belongs to the order, so that `cache=` does not change it.
+        """
+        return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
+
+    @property
+    def rows_kept(self) -> float:
+        """How many rows of decoded chunks there is room for, in `cache=` and in the memory that is free now."""
+        return min(MOST_SLOTS, self._cache.room() // self._chunk_bytes) * self.chunk_rows
 
     def close(self) -> None:
         """Close the files that this process has open, and let go of the chunks; the next reading begins anew."""

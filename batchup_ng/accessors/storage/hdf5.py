@@ -145,6 +145,10 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         """Rows of a chunk; of data without chunks, those that are worth reading in one go."""
         return self._chunk_rows
 
+    @property
+    def rows_kept(self) -> float:
+        return super().rows_kept if self._decodes else math.inf
+
     def _open(self, path: str) -> _ByLibrary | _ByMap:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(self._file(path))

@@ -10,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import math
 from typing import Any
 
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
+from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
+from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode, any_node, nodes_of
-from .state import SavedEpoch, digest, from_state
+from ..hooks import SourceNode, any_node
+from .state import LAST, SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
 """Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
@@ -31,8 +34,7 @@ def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
             "others may draw from too, so that it cannot be saved or resumed; pass an int seed as shuffle="
         )
     if options.blocks:
-        found = (node.natural_blocks() for node in nodes_of(source))
-        return f"blocks {sorted({each for each in found if each is not None})}"
+        return order_by(options.chosen or proposed_blocks(source))
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
@@ -52,8 +54,10 @@ def resumed(
             f"graph, the lengths and the samplers must be the same"
         )
     order = order_of(source, options, stream)
-    if saved.order != order:
-        wanted = ("blocks", saved.seed) if saved.order.startswith("blocks") else saved.seed
+    if options.blocks and "blocks" in saved.order:
+        options = dataclasses.replace(options, chosen=saved_blocks(source, saved))
+    elif saved.order != order:
+        wanted = ("blocks", saved.seed) if "blocks" in saved.order else saved.seed
         hint = f"; pass shuffle={wanted}" if saved.order not in ("in order", "stream") else ""
         raise StateError(
             f"this state is of an epoch whose order is by {saved.order!r}, and this one's is by {order!r}{hint}"
@@ -68,8 +72,19 @@ def resumed(
     return dataclasses.replace(options, epoch=saved.epoch, reached=Reached(saved.samples, saved.batches)), saved
 
 
-def check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse another batch size, or other last batches, where batches are what is in order."""
+def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:
+    """Refuse a state that is behind the end of the epoch; where batches are what is in order, one that cuts others."""
+    cut = isinstance(plan, SamplesPlan)
+    if not cut:
+        _check_cut(options, saved)
+    total = plan.rows.n_samples if cut else plan.rows.n_batches
+    unit, reached = ("samples", saved.samples) if cut else ("batches", saved.batches)
+    if reached > (total if total is not None and total != math.inf else LAST // 2):
+        raise StateError(f"this state is damaged: {reached} {unit} were handed out of an epoch of {total}")
+
+
+def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
+    """Refuse another batch size, or other last batches."""
     for name in ("batch_size", "drop_last"):
         then, now = getattr(saved, name), getattr(options, name)
         if then != now:
@@ -114,25 +129,37 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
 
 
-def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | None:
+def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | StateError | None:
     """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
 
     It is a copy, for the iterator may hand out what it goes on to change. None where there is none: no owner, or
-    ``drop_last=``, which reads ahead.
+    ``drop_last=``, which reads ahead. If the iterator raises an error instead of its state, return that as a
+    :class:`~batchup_ng.StateError`, to be raised when a state is asked for: the batches are as good without.
     """
     if owner is None or options.drop_last:
         return None
     counted = [[list(path), n] for path, n in sorted(options.counted.items())]
-    state = owner.state_dict()
+    try:
+        state = owner.state_dict()
+    except StateError as error:
+        return StateError(str(error))
+    except Exception as error:
+        return StateError(f"the iterator of this stream gave no state: {error!r:.200}")
     with contextlib.suppress(Exception):  # of the user's objects; what cannot be copied is refused by JSON
         state = copy.deepcopy(state)
     return {"iterator": state, "counted": counted}
 
 
+def put_back(owner: Any, saved: SavedEpoch) -> None:
+    """Put the user's own iterator of a stream back to where a state was taken."""
+    try:
+        owner.load_state_dict(saved.inner["iterator"])
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(f"the iterator of this stream refuses its part of this state: {error!r:.200}") from error
+
+
 def counted_of(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
     """Return the samples that each map had, as a state tells them."""
-    try:
-        saved.inner["iterator"]
-        return {tuple(map(int, path)): int(n) for path, n in saved.inner["counted"]}
-    except (TypeError, ValueError, KeyError) as error:
-        raise StateError(f"this state is damaged: it does not tell how far its stream is: {error!r:.100}") from error
+    return {tuple(path): n for path, n in saved.inner["counted"]}

@@ -75,7 +75,12 @@ class Epochs(Iterator[BatchIterator]):
             raise StopIteration
         options = dataclasses.replace(self._options, epoch=number, numbered=True)
         epoch = prepare(self._source, options, self._state if before is None else None)
+        self._options = dataclasses.replace(self._options, chosen=epoch.options.chosen)  # by which all epochs go on
         return BatchIterator(epoch, self._source.start(epoch, before), weakref.ref(self))
+
+    def go_by(self, chosen: Any) -> None:
+        """Read in these blocks, unless they are None or a state has others."""
+        self._options = dataclasses.replace(self._options, chosen=chosen)
 
     def fill_ahead(self) -> None:
         """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's iterator."""
@@ -179,8 +184,8 @@ class MakesEpochs(OpensEpochs):
                 ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
                 exactly as BatchUp drew it. True: drawn from NumPy's global state. ``("blocks", seed)``: a function of
                 the seed as well, by a :class:`~batchup_ng.BlockShuffleSampler`, whose blocks are those that the
-                accessors say are cheap to read together, and as many at a time as they have room for; ``"blocks"``
-                draws the seed from NumPy's global state.
+                accessors say are cheap to read together, and as many at a time as they say; ``"blocks"`` draws the
+                seed from NumPy's global state.
             epoch: Number of the epoch, which with a seed gives each epoch an order of its own; :meth:`epochs`
                 counts them. With `state` and without a number it is the state's.
             drop_last: Whether to leave out a last batch that is not whole.

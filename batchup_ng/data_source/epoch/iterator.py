@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -133,12 +132,8 @@ class BatchIterator(Iterator[Any]):
         Raises:
             TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
         """
-        total = self._epoch.n_batches()
-        if total is None:
-            raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
-        if total > sys.maxsize:
-            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
-        return 0 if self._over is not None else max(0, int(total) - self._accounting.batches)
+        left = self._epoch.n_left()
+        return 0 if self._over is not None else left
 
     def __reduce__(self) -> Any:
         raise ArgumentTypeError(

@@ -7,17 +7,19 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from ...errors import StateError
-from ...sampling.plans.epoch import BatchPlan, PlannedBatch, SamplesPlan
+from ...errors import ArgumentTypeError, StateError
+from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import Reached
+from ..blocks import proposed_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .accounting import Accounting
-from .checkpoint import check_cut, check_stream, counted_of, identity, order_of, resumed
+from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
 from .state import CANNOT, SavedEpoch, as_state
 
 
@@ -111,6 +113,19 @@ class Epoch:
             return self.n_chosen
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
+    def n_left(self) -> int:
+        """Return how many batches were not handed out yet.
+
+        Raises:
+            TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
+        """
+        total = self.n_batches()
+        if total is None:
+            raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
+        if total > sys.maxsize:
+            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
+        return max(0, int(total) - self.accounting.batches)
+
     @property
     def at_its_start(self) -> bool:
         """Whether nothing was handed out of it, nor a stream begun."""
@@ -124,7 +139,7 @@ class Epoch:
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after so many batches, with the `counts` of the accounting.
 
-        `inner` is the state of the stream, or None.
+        `inner` is the state of the stream, the error that it gave instead, or None.
 
         Raises:
             StateError: the source only streams, the order is drawn from a generator, or batches were chosen.
@@ -132,6 +147,8 @@ class Epoch:
         options = self.options
         if self.plan is None and inner is None:
             raise StateError(CANNOT)
+        if isinstance(inner, StateError):
+            raise StateError(str(inner))
         if self.chosen is not None:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
         order = order_of(self.source, options, self.plan is None)
@@ -178,9 +195,13 @@ def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoc
     if stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
+        if options.blocks and options.chosen is None:
+            options = dataclasses.replace(options, chosen=proposed_blocks(source))
+        if options.chosen is not None:
+            warn_of_reads(source, options, options.chosen)
         plan = source.plan_of(options)
-        if saved is not None and not isinstance(plan, SamplesPlan):
-            check_cut(options, saved)
+        if saved is not None:
+            check_reached(plan, options, saved)
     epoch = Epoch(source, asked, options, plan, saved)
     if saved is not None:
         epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)

@@ -6,6 +6,9 @@ carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which a
 What it says is the same on all ranks, but for the counts of what became of the samples. These stand in a list with a
 digest of their own: torch's distributed checkpoint takes each entry of a dict from any rank that has it, and a list as
 one entry.
+
+The digest says that nobody changed a state, not that what it says makes sense. So each entry is checked for its type
+and its range, too, and what they say together.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +28,20 @@ from ...errors import StateError
 from .accounting import COUNTS
 
 FORMAT = "batchup_ng epoch"
-VERSION = 2
+VERSION = 3
 """Version of the format; one that is newer than the library is refused."""
+
+READ = (2, VERSION)
+"""The versions that are read. They differ in the blocks that an order by blocks lists."""
+
+LAST = (1 << 63) - 1
+"""The largest position or number of a batch: all positions are int64."""
+
+OLD = "old "
+"""What is put before an order by blocks of version 2, which lists those of all nodes, sorted, each once."""
+
+BLOCKS = re.compile(r"blocks \[(\([1-9]\d{0,17}, [1-9]\d{0,17}\)(, (?=\()|(?=\])))+\]")
+"""An order by blocks: the block and window of each node that has an order, one pair if they are all equal."""
 
 CANNOT = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
@@ -79,10 +96,10 @@ def from_state(state: Any) -> SavedEpoch:
         body = _plain(dict(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
-    if body.get("version") != VERSION:
+    if type(body.get("version")) is not int or body["version"] not in READ:
         raise StateError(
-            f"this state is of version {body.get('version')!r:.40} of the format, and this batchup_ng reads version "
-            f"{VERSION}; use the release that wrote it"
+            f"this state is of version {body.get('version')!r:.40} of the format, and this batchup_ng reads versions "
+            f"{READ[0]} to {VERSION}; use the release that wrote it"
         )
     found, counts = body.pop("digest", None), body.pop("counts", None)
     if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
@@ -90,9 +107,61 @@ def from_state(state: Any) -> SavedEpoch:
     own, (*numbers, of_counts) = digest(body), counts
     if found != own or of_counts != digest([own, *numbers]):
         raise StateError("this state is damaged: its digest is not that of what it says")
-    del body["format"], body["version"]
+    version = body.pop("version")
+    del body["format"]
     body["counts"] = dict(zip(COUNTS, numbers, strict=True))
-    return SavedEpoch(**body)
+    if body.keys() != {each.name for each in dataclasses.fields(SavedEpoch)}:
+        raise StateError("this state is damaged: an entry is missing, or there is one more")
+    saved = SavedEpoch(**body)
+    wrong = next((name for name, is_good in _checks(saved) if not is_good), None)
+    if wrong is not None:
+        raise StateError(f"this state is damaged: its {wrong!r} cannot be {vars(saved)[wrong]!r:.100}")
+    if version == READ[0] and saved.order.startswith("blocks"):
+        return dataclasses.replace(saved, order=OLD + saved.order)
+    return saved
+
+
+def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each entry of a state with whether it is of its type and in its range."""
+    for name in ("source", "told"):
+        yield name, type(getattr(saved, name)) is str
+    order = saved.order
+    by_blocks = type(order) is str and BLOCKS.fullmatch(order) is not None
+    yield "order", by_blocks or order in ("in order", "seed", "stream")
+    for name, least in {"seed": 0, "epoch": 0, "batch_size": 1, "world": 1}.items():
+        yield name, is_whole(getattr(saved, name), least, math.inf)
+    yield "drop_last", type(saved.drop_last) is bool
+    for name in ("samples", "batches"):
+        yield name, is_whole(getattr(saved, name))
+    planned, delivered, failed, replaced = (saved.counts[name] for name in COUNTS)
+    yield "counts", all(map(is_whole, saved.counts.values()))
+    yield "counts", delivered + failed == planned and replaced <= delivered
+    if order == "stream":
+        yield "inner", _is_place(saved.inner)
+        yield "samples", saved.batches > 0 or saved.samples == 0
+    else:
+        yield "inner", saved.inner is None
+        yield "samples", saved.samples == LAST or -(-saved.samples // saved.batch_size) == saved.batches
+
+
+def is_whole(value: Any, least: int = 0, most: float = LAST) -> bool:
+    """Return whether a value is a plain int in a range."""
+    return type(value) is int and least <= value <= most
+
+
+def _is_place(inner: Any) -> bool:
+    """Return whether this tells how far a stream is: the state of its iterator, the samples that each map had."""
+    if not isinstance(inner, dict) or inner.keys() != {"iterator", "counted"} or not isinstance(inner["counted"], list):
+        return False
+    pairs = inner["counted"]
+    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], list) for pair in pairs):
+        return False
+    return all(is_whole(n, 0, LAST // 2) and all(map(is_whole, path)) for path, n in pairs)
+
+
+def blocks_in(order: str) -> list[tuple[int, int]]:
+    """Return the blocks and windows that an order by blocks lists."""
+    return [(int(block), int(window)) for block, window in re.findall(r"\((\d+), (\d+)\)", order)]
 
 
 def digest(body: Any) -> str:

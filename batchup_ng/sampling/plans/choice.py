@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ...randomness import OrderKey
-from .permutation import sent_to
-from .rows import ChoiceBatch, RowPlan
+from .permutation import keyed_permutation, sent_to
+from .rows import ChoiceBatch, RowPlan, Sizes
 
 
 class RoundRobinPlan(RowPlan):
@@ -30,6 +32,14 @@ class RoundRobinPlan(RowPlan):
             return turn
         return sent_to(len(self._parts), self._key.word("round", which_round), turn)
 
+    @functools.cached_property
+    def sizes(self) -> Sizes | None:  # type: ignore[override]
+        def number_of(source: int, own: int) -> int:
+            turns = range(len(self._parts))
+            return own * len(self._parts) + next(turn for turn in turns if self._source(own, turn) == source)
+
+        return _joint_sizes(self._parts, number_of, self.n_batches)
+
     def rows(self, number: int) -> ChoiceBatch:
         which_round, turn = divmod(number, len(self._parts))
         source = self._source(which_round, turn)
@@ -49,11 +59,31 @@ class StratifiedPlan(RowPlan):
         self._word = None if key is None else key.word("stratified")
         self._even = even_order(counts) if key is None else np.arange(0)
 
+    @functools.cached_property
+    def sizes(self) -> Sizes | None:  # type: ignore[override]
+        def number_of(source: int, own: int) -> int:
+            at = int(self._bounds[source]) + own
+            if self._word is None:
+                return int(np.flatnonzero(self._even == at)[0])
+            return keyed_permutation(int(self.n_batches), self._word).back(at)
+
+        return _joint_sizes(self._parts, number_of, self.n_batches)
+
     def rows(self, number: int) -> ChoiceBatch:
         n = int(self.n_batches)
         at = int(self._even[number]) if self._word is None else sent_to(n, self._word, number)
         source = int(np.searchsorted(self._bounds, at, side="right")) - 1
         return ChoiceBatch(self._parts[source].rows(at - int(self._bounds[source])), source)
+
+
+def _joint_sizes(parts: Sequence[RowPlan], number_of: Callable[[int, int], int], n_batches: float) -> Sizes | None:
+    """Return how many samples the batches of several sources have; `number_of` tells where a batch of one stands."""
+    each = [part.sizes for part in parts]
+    known = [one for one in each if one is not None]
+    if len(known) < len(each) or len({one.usual for one in known}) > 1:
+        return None
+    others = {number_of(source, own): n for source, one in enumerate(known) for own, n in one.others.items()}
+    return Sizes(known[0].usual, {number: n for number, n in others.items() if number < n_batches})
 
 
 def even_order(counts: list[int]) -> np.ndarray:

@@ -103,6 +103,16 @@ class KeyedPermutation:
             sent[start : start + CHUNK] = self._walked(positions[start : start + CHUNK].astype(np.uint64))
         return sent
 
+    def back(self, value: int) -> int:
+        """Return the position that is sent to `value`, which is in [0, n)."""
+        if self._table is not None:
+            return int(np.flatnonzero(self._table == value)[0])
+        values = np.array([value], np.uint64)
+        self._network_back(values)
+        while values[0] >= self.n:
+            self._network_back(values)
+        return int(values[0])
+
     def _walked(self, values: np.ndarray) -> np.ndarray:
         """Return where `values` (uint64) are sent; writes into them."""
         self._network(values)
@@ -130,6 +140,19 @@ class KeyedPermutation:
             _mix(left, to_right, word, spare)
             word >>= self._right_shift
             right ^= word
+        np.left_shift(left, self._right_bits, out=values)
+        values |= right
+
+    def _network_back(self, values: np.ndarray) -> None:
+        """Send `values` (uint64) through the network the other way, in place."""
+        left, right = values >> self._right_bits, values & self._right_mask
+        word, spare = np.empty_like(values), np.empty_like(values)
+        for to_left, to_right in zip(self._keys[-2::-2], self._keys[::-2], strict=True):
+            _mix(left, to_right, word, spare)
+            right ^= word >> self._right_shift
+            _mix(right, to_left, word, spare)
+            left += self._left_size - ((word >> _HALF_WORD) * self._left_size >> _HALF_WORD)
+            left %= self._left_size
         np.left_shift(left, self._right_bits, out=values)
         values |= right
 

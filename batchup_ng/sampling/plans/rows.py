@@ -37,6 +37,16 @@ class ChoiceBatch(NamedTuple):
     ds_index: int
 
 
+class Sizes(NamedTuple):
+    """How many samples the batches of a plan have: `usual`, and of the few that have another number, `others`.
+
+    These are by number of the batch: the samples of the shortest part of its rows, and those of the first.
+    """
+
+    usual: int
+    others: dict[int, tuple[int, int]]
+
+
 class RowPlan:
     """The rows of each batch at one node: the base class of all plans, and of that of a sampler of one's own.
 
@@ -48,6 +58,29 @@ class RowPlan:
 
     n_batches: float
     n_samples: float | None = None
+    sizes: Sizes | None = None
+    """How many samples batches have, where that is known without making their rows, as it is not here."""
+
+    def samples_before(self, number: int) -> int:
+        """Return how many samples the batches before that number have."""
+        if self.sizes is not None:
+            usual, others = self.sizes
+            return number * usual - sum(usual - first for other, (_, first) in others.items() if other < number)
+        counted: list[int] = vars(self).setdefault("_counted", [0])
+        while len(counted) <= number:
+            counted.append(counted[-1] + batches.length(self.rows(len(counted) - 1)))
+        return counted[number]
+
+    def batches_until(self, n_samples: int) -> int:
+        """Return how many batches it takes to have so many samples; all, where there are fewer."""
+        if self.sizes is not None:
+            usual, others = self.sizes
+            most = int(min(self.n_batches, -(-n_samples // usual) + len(others)))
+            return bisect.bisect_left(range(most), n_samples, key=self.samples_before)
+        number = 0
+        while number < self.n_batches and self.samples_before(number) < n_samples:
+            number += 1
+        return number
 
     def rows(self, number: int) -> Any:
         """Return the rows of that batch; `number` is in range."""
@@ -69,8 +102,14 @@ class SequencePlan(RowPlan):
         self.n_samples = self._total = n_samples
         self._batch_size = batch_size
         self.n_batches = count_batches(n_samples, batch_size, drop_last)
+        self._n_short = 0 if drop_last or n_samples == math.inf else int(n_samples) % batch_size
         if between is not None:
             vars(self)["rows_between"] = between  # which spares a call a batch
+
+    @property
+    def sizes(self) -> Sizes:  # type: ignore[override]
+        others = {int(self.n_batches) - 1: (self._n_short, self._n_short)} if self._n_short else {}
+        return Sizes(self._batch_size, others)
 
     def rows(self, number: int) -> Any:
         start = number * self._batch_size
@@ -144,6 +183,19 @@ class _TogetherPlan(RowPlan):
         self._trim = trim
         self.n_batches = min(part.n_batches for part in parts)
 
+    @functools.cached_property
+    def sizes(self) -> Sizes | None:  # type: ignore[override]
+        each = [part.sizes for part in self._parts]
+        known = [one for one in each if one is not None]
+        if len(known) < len(each) or len({one.usual for one in known}) > 1:
+            return None
+        usual, others = known[0].usual, {}
+        for number in {number for one in known for number in one.others if number < self.n_batches}:
+            found = [one.others.get(number, (usual, usual)) for one in known]
+            shortest = min(least for least, _ in found)
+            others[number] = (shortest, shortest if self._trim else found[0][1])
+        return Sizes(usual, others)
+
     def rows(self, number: int) -> Any:
         rows = tuple([part.rows(number) for part in self._parts])
         return trim_rows(rows) if self._trim else rows
@@ -157,21 +209,38 @@ def first_samples(part: RowPlan, batch_size: int, n_samples: int, drop_last: boo
 
 
 class _FirstBatches(RowPlan):
-    """The first samples of a plan of batches, the rows of which are made once, to count their samples."""
+    """The first samples of a plan of batches."""
 
     def __init__(self, part: RowPlan, n_samples: int, drop_last: bool) -> None:
         self._part = part
         self._n_samples = n_samples
-        self._starts = [0]  # the sample at which each batch starts, then where the last one ends
-        while self._starts[-1] < n_samples and len(self._starts) <= part.n_batches:
-            end = self._starts[-1] + batches.length(part.rows(len(self._starts) - 1))
-            if end > n_samples and drop_last:
-                break
-            self._starts.append(end)
-        self.n_batches = len(self._starts) - 1
+        self._drop_last = drop_last
+
+    @functools.cached_property
+    def n_batches(self) -> float:  # type: ignore[override]  # found when it is needed
+        number = self._part.batches_until(self._n_samples)
+        return number - (self._drop_last and self._part.samples_before(number) > self._n_samples)
+
+    @functools.cached_property
+    def sizes(self) -> Sizes | None:  # type: ignore[override]
+        if self._part.sizes is None:
+            return None
+        last, (usual, others) = int(self.n_batches) - 1, self._part.sizes
+        kept = {number: size for number, size in others.items() if number <= last}
+        if last >= 0:
+            left = self._n_samples - self._part.samples_before(last)
+            shortest, first = kept.get(last, (usual, usual))
+            kept[last] = min(shortest, left), min(first, left)
+        return Sizes(usual, kept)
+
+    def samples_before(self, number: int) -> int:
+        return min(self._part.samples_before(number), self._n_samples)
 
     def rows(self, number: int) -> Any:
-        return first_rows(self._part.rows(number), self._n_samples - self._starts[number])
+        rows = self._part.rows(number)
+        if number + 1 < self.n_batches:
+            return rows
+        return first_rows(rows, self._n_samples - self._part.samples_before(number))
 
 
 class RoundsPlan(RowPlan):
@@ -186,6 +255,7 @@ class RoundsPlan(RowPlan):
         self._rounds = rounds
         self._n_each = n_each
         self._ends = [0]
+        self._samples = [0]  # before each round
 
     @functools.cached_property
     def n_batches(self) -> float:  # type: ignore[override]  # counted when it is needed
@@ -207,14 +277,43 @@ class RoundsPlan(RowPlan):
                 f"samples, or drop_last=False"
             )
 
+    def samples_before(self, number: int) -> int:
+        which, within = self._found(number) if number else (0, 0)
+        return self._samples_of(which) + (self._make(which).samples_before(within) if within else 0)
+
+    def batches_until(self, n_samples: int) -> int:
+        which = 0
+        while self._first_of(which + 1) < self.n_batches and self._samples_of(which + 1) < n_samples:
+            which += 1
+        return self._first_of(which) + self._make(which).batches_until(n_samples - self._samples_of(which))
+
     def rows(self, number: int) -> Any:
+        which, within = self._found(number)
+        return self._make(which).rows(within)
+
+    def _found(self, number: int) -> tuple[int, int]:
+        """Return the round of a batch, and its number there; behind the last batch a round that there is not."""
         if self._n_each is not None:
-            which, within = divmod(number, int(self._n_each))
-            return self._make(which).rows(within)
-        while self._ends[-1] <= number:
+            return divmod(number, int(self._n_each or 1))
+        while self._ends[-1] <= number and len(self._ends) - 1 != self._rounds:
             self._count_round()
         which = bisect.bisect_right(self._ends, number) - 1
-        return self._make(which).rows(number - self._ends[which])
+        return which, number - self._ends[which]
+
+    def _first_of(self, which: int) -> int:
+        """Return the number of the first batch of a round."""
+        if self._n_each is not None:
+            return which * int(self._n_each)
+        while len(self._ends) <= which:
+            self._count_round()
+        return self._ends[which]
+
+    def _samples_of(self, which: int) -> int:
+        """Return how many samples the rounds before that one have."""
+        while len(self._samples) <= which:
+            before = self._make(len(self._samples) - 1)
+            self._samples.append(self._samples[-1] + before.samples_before(int(before.n_batches)))
+        return self._samples[which]
 
 
 class ListedPlan(RowPlan):

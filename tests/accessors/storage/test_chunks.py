@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.accessors.storage import chunks
 from batchup_ng.accessors.storage.chunks import ChunkedArray
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
@@ -103,7 +104,10 @@ def test_small_data_in_one_chunk_are_decoded_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", quick([2], [3, 4]))
-def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(workers: int, tmp_path: Path) -> None:
+def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "MIXED_FROM", 16 * 128)
     path, array = saved(tmp_path, 16 * 20 + 5)
     rows = Chunked(path, 16, cache=16 * 128)
     assert rows.natural_window == 8
@@ -119,6 +123,30 @@ def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(work
             decoded = rows.decoded()
             assert set(decoded.values()) == {1}
             assert epoch == 1 or len(decoded) == 21, "later epochs begin with what is kept"
+
+
+def test_the_order_by_blocks_does_not_depend_on_the_room_for_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "MIXED_FROM", 8 * 128)
+    path, _ = saved(tmp_path, 16 * 20 + 5)
+
+    def opened(cache: int, state: Any = None) -> Any:
+        source = bu.ArrayDataSource([Chunked(path, 16, cache)], include_indices=True)
+        return source.batch_iterator(7, shuffle=("blocks", 3), state=state)
+
+    whole = [rows.tolist() for rows, _ in opened(1 << 20)]
+    first = opened(1 << 20)
+    done = [next(first)[0].tolist() for _ in range(9)]
+    state = first.state_dict()
+    for cache in (1 << 20, 8 * 128, 4 * 128):
+        assert [rows.tolist() for rows, _ in opened(cache)] == whole
+        assert done + [rows.tolist() for rows, _ in opened(cache, state)] == whole
+    with pytest.warns(bu.CacheWarning, match="mixes 64 rows at a time here, and the cache .* has room for 48 of them"):
+        opened(3 * 128)
+    monkeypatch.setattr(chunks.ChunkCache, "room", lambda _: 3 * 128)  # so little memory is free
+    with pytest.warns(bu.CacheWarning, match="has room for 48 of them"):
+        opened(1 << 20)
 
 
 def test_memory_is_bounded_by_the_cache(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_the_inverse_finds_every_position_again(n: int, key: int, data: st.DataO
     assert image.max() < n
     reference = Reference(n, key)
     assert [reference.back(row) for row in image.tolist()] == positions.tolist()
+    assert [KeyedPermutation(n, key).back(row) for row in image.tolist()] == positions.tolist()
     assert [reference.forth(position) for position in positions.tolist()] == image.tolist()
 
 

@@ -144,13 +144,82 @@ def test_the_first_samples_are_those_of_the_first_batches(
     whole = source.row_plan(batch_size, key, drop_last)
     plan = first_samples(whole, batch_size, n, drop_last)
     left = n
+    again = source.row_plan(batch_size, key, drop_last)
     for number in range(int(plan.n_batches)):
+        assert again.samples_before(number) == n - left
+        assert plan.samples_before(number) == n - left
         taken, rows = plan.rows(number), whole.rows(number)
         assert batches.length(taken) == min(batches.length(rows), left)
         assert str(taken) == str(first_rows(rows, left))
         left -= batches.length(taken)
     if left > 0 and not drop_last:
         assert plan.n_batches == whole.n_batches
+    assert again.batches_until(n) == whole.batches_until(n)
+    assert whole.batches_until(0) == 0
+    for m in range(1, n - left + 1):
+        batch = whole.batches_until(m)
+        assert whole.samples_before(batch) >= m > whole.samples_before(batch - 1)
+
+
+MANY = 200_000_000
+
+
+class Many:
+    """Rows of which only the number matters."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.asarray(rows)
+
+
+def large(n: int) -> Any:
+    return bu.ArrayDataSource([Many(n)])
+
+
+def counted(plan: Any) -> list[int]:
+    """Return the list in which the numbers of the batches of `plan` are noted whose rows are made from now on."""
+    asked, rows = [], plan.rows
+    plan.rows = lambda number: (asked.append(number), rows(number))[1]
+    return asked
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        bu.ChoiceDataSource([large(MANY), large(MANY // 3)]),
+        bu.ChoiceDataSource([large(MANY), large(MANY // 3)], stratified=True),
+        bu.CompositeDataSource([bu.ChoiceDataSource([large(MANY), large(MANY + 1)]), large(2 * MANY)]),
+        bu.CompositeDataSource([large(MANY), large(2 * MANY)], trim=False),
+        bu.repeat(bu.ChoiceDataSource([large(MANY), large(MANY)], stratified=True), 3),
+        bu.take(bu.take(bu.ChoiceDataSource([large(MANY), large(MANY + 2)]), MANY), MANY - 1),
+    ],
+    ids=["in turn", "stratified", "beside", "untrimmed", "rounds", "twice"],
+)
+def test_the_first_of_millions_of_batches_are_found_without_making_them(source: Any) -> None:
+    """Ten million batches would take minutes."""
+    for n in (MANY // 3, 10):
+        plan = source.row_plan(20, KEY, False)
+        asked = counted(plan)
+        first = first_samples(plan, 20, n, False)
+        last = int(first.n_batches) - 1
+        assert batches.length(first.rows(last)) == n - plan.samples_before(last)
+        assert asked == [last]
+
+
+def test_the_first_of_many_buckets_are_found_without_making_them() -> None:
+    for options in ({"max_tokens": 60}, {}):
+        sampler = bu.BucketSampler(np.arange(300_000) % 29, **options)
+        plan = sampler.row_plan(20, KEY, False)
+        first = first_samples(plan, 20, 299_990, False)
+        asked = counted(plan)
+        lengths = [len(first.rows(int(first.n_batches) - 1 - back)) for back in range(3)]
+        assert len(asked) == 3
+        assert plan.samples_before(int(first.n_batches) - 3) + sum(lengths) == 299_990
 
 
 @pytest.mark.parametrize("parts", [(7, 8), (7, 11, 5), (16, 16)])

@@ -1,0 +1,119 @@
+"""Which blocks an order by blocks has: those that the accessors propose, or those of a state.
+
+The block and the window belong to the order. So an epoch chooses them once, when it is prepared, and a state keeps
+them: it goes on with its own, whatever the accessors propose by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import ArgumentError, CacheWarning, StateError
+from ..warn import warn_consumer
+from .epoch.state import OLD, SavedEpoch, blocks_in
+from .epoch_options import EpochOptions
+from .hooks import SourceNode, nodes_of
+
+Blocks = tuple[tuple[int, int], ...]
+"""The block and the window of each node that has an order by blocks."""
+
+TOO_OFTEN = 1.5
+"""How often the ranks may read each block, all together, before a warning says so."""
+
+
+def proposed_blocks(source: SourceNode) -> Blocks:
+    """Return the blocks that the accessors of a source propose."""
+    found = [node.order_blocks() for node in nodes_of(source, "has_order")]
+    blocks = tuple([each for each in found if each is not None])
+    if not blocks:
+        raise ArgumentError(
+            "shuffle='blocks' is for accessors that say their natural_block, such as NpyRows, and this source has "
+            "none: its samples may be read in any order; pass shuffle=True, or a seed"
+        )
+    return blocks
+
+
+def nodes_in_blocks(source: SourceNode, blocks: Blocks) -> Iterator[tuple[SourceNode, tuple[int, int]]]:
+    """Return the nodes that have an order by blocks, each with its block and window."""
+    nodes = [node for node in nodes_of(source, "has_order") if node.order_blocks() is not None]
+    return zip(nodes, blocks * len(nodes) if len(blocks) == 1 else blocks, strict=True)
+
+
+def order_by(blocks: Blocks) -> str:
+    """Return what a state says of an order by these blocks."""
+    return f"blocks {[blocks[0]] if len(set(blocks)) == 1 else list(blocks)}"
+
+
+def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
+    """Return the blocks of a state.
+
+    Raises:
+        StateError: they are not those of this source.
+    """
+    proposed = proposed_blocks(source)
+    found = blocks_in(saved.order)
+    if saved.order.startswith(OLD):
+        return _of_version_2(source, proposed, found)
+    if len(found) not in (1, len(proposed)):
+        raise StateError(
+            f"this state is of an order by the blocks of {len(found)} sources, and this one has {len(proposed)}; the "
+            f"graph must be the same, and what it shares"
+        )
+    return tuple(found)
+
+
+def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, int]]) -> Blocks:
+    """Return the blocks of a state that lists those of all nodes, each once: a node has those of its own length."""
+    own = [node.natural_blocks() for node in nodes_of(source)]
+    if found == sorted({each for each in own if each is not None}):
+        return proposed
+    windows = dict(found)
+    if len(windows) == len(found) and set(windows) == {each[0] for each in own if each is not None}:
+        nodes = [(node, node.natural_blocks()) for node in nodes_of(source, "has_order")]
+        pairs = [node.order_blocks((each[0], windows[each[0]])) for node, each in nodes if each is not None]
+        return tuple([pair for pair in pairs if pair is not None])
+    raise StateError(
+        f"this state is of an order by the blocks {found}, which an earlier version took from the room in cache=, and "
+        f"it does not say which is whose; resume it with that version, or begin the epoch anew"
+    )
+
+
+def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> None:
+    """Warn, once a source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
+    if vars(source).get("_warned_of_reads"):
+        return
+    times = max(times_read(block, window, options.batch_size, options.shard.world) for block, window in blocks)
+    crowded = [
+        (node.rows_kept(), block * window)
+        for owner, (block, window) in nodes_in_blocks(source, blocks)
+        for node in nodes_of(owner)
+        if node.rows_kept() < block * window
+    ]
+    vars(source)["_warned_of_reads"] = times > TOO_OFTEN or bool(crowded)
+    if crowded:
+        kept, mixed = crowded[0]
+        warn_consumer(
+            f"shuffle='blocks' mixes {mixed} rows at a time here, and the cache of decoded chunks has room for "
+            f"{kept:.0f} of them, so that chunks are decoded again and again; raise cache= of the accessor, or mix "
+            f"fewer: give the source sampler=BlockShuffleSampler(length, block, window=...) with a smaller window",
+            CacheWarning,
+        )
+    if times > TOO_OFTEN:
+        warn_consumer(
+            f"with shuffle='blocks' and shard= each rank reads about {times:.1f} times the rows that it hands out: its "
+            f"batches have rows of all the blocks of a window. To read each block once, give each rank a subset of "
+            f"neighbouring rows of its own, without shard=; or leave it so where reading is cheap (rows that are "
+            f"mapped, not decoded)",
+            CacheWarning,
+        )
+
+
+def times_read(block: int, window: int, batch_size: int, world: int) -> float:
+    """Return how often all ranks together read a block, about.
+
+    A window of `window` blocks is handed out to `sharing` ranks in batches in turn. Each has its part of the rows at
+    random, so it misses a block if it has none of its rows.
+    """
+    sharing = min(world, block * window / batch_size + 1)
+    return sharing * (1 - (1 - 1 / sharing) ** block) if sharing > 1 else 1.0
+
