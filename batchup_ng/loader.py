@@ -214,7 +214,7 @@ class Loader:
                     progress.next, progress.pending = number, state
                     progress.inner = next(progress.series)
                     progress.inner.opening = time.perf_counter() - began
-                progress.iterator = self._viewed(LoaderIterator(progress.inner))
+                progress.iterator = self._viewed(LoaderIterator(progress.inner, progress.lock))
                 return progress.iterator
             except BaseException:  # the next call begins the same epoch, whatever a signal's handler interrupted
                 progress.series = progress.inner = progress.iterator = None

@@ -133,7 +133,7 @@ def test_a_map_that_asks_its_own_iterator_is_refused(make: Any) -> None:
         assert [next(iterators[0])[0][0] for _ in range(2)] == [0, 6]
         with pytest.raises(bu.ReentrantIteration, match="iterate over a second batch_iterator"):
             next(iterators[0])
-        with pytest.raises(bu.PoolClosed, match="broken off by an exception .ReentrantIteration"):
+        with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
             next(iterators[0])
 
 
@@ -148,7 +148,7 @@ def test_a_source_that_asks_its_own_iterator_is_refused() -> None:
     next(iterators[0])
     with pytest.raises(bu.ReentrantIteration):
         next(iterators[0])
-    with pytest.raises(bu.PoolClosed, match="broken off by an exception .ReentrantIteration"):
+    with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
         next(iterators[0])
 
 

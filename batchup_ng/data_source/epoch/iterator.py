@@ -65,6 +65,7 @@ class BatchIterator(Iterator[Any]):
 
     def _begin(self, epoch: Epoch, runner: Runner) -> None:
         self._finalizer = weakref.finalize(self, runner.abandon)
+        self._finalizer.atexit = False  # daemon threads may loop then
         self._epoch = epoch
         self._runner = runner
         self._accounting = epoch.accounting

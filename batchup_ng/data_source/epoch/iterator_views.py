@@ -105,11 +105,24 @@ class MappedIterator(IteratorView):
 
 
 class LoaderIterator(IteratorView):
-    """What one call of ``iter`` gives: an epoch of which no batch was asked for is given to the next call."""
+    """What one call of ``iter`` gives: an epoch of which no batch was asked for is given to the next call.
+
+    Args:
+        iterator: The epoch.
+        lock: Held while an epoch goes to another call, and while its first batch is asked for.
+    """
 
     _replaced_by = ""
 
+    def __init__(self, iterator: Any, lock: Any) -> None:
+        super().__init__(iterator)
+        self._lock = lock
+
     def _begin(self) -> None:
+        if not self._iterator.asked:
+            with self._lock:
+                if not self._replaced_by:
+                    self._iterator.asked = True
         if self._replaced_by:
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
 

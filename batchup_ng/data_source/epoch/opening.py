@@ -22,7 +22,6 @@ from .accounting import Accounting
 from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
 from .state import CANNOT, SavedEpoch, as_state
 
-
 CLOSED = "this iterator was closed while a batch was waited for"
 """The text of the error of a runner that is closed before the end of its epoch."""
 
