@@ -36,7 +36,7 @@ def counted(n: int, what: str, several: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text as it is; one that holds what cannot be printed, such as a terminal's commands, with escapes.
+    """Return a text, with escapes if it holds characters that are not printable, such as commands of a terminal.
 
     >>> printable("two words"), printable("\x1b[31m")
     ('two words', "'\\\\x1b[31m'")

@@ -32,7 +32,7 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
 
     The file has the columns ``row, source, error, message, op, epoch, batch, position``: `source` is the path or key of
     the sample, `error` the class of the exception, the others are as :class:`~batchup_ng.BatchError` has them, empty
-    where they are None. Relative paths of files become absolute, so that the list holds from any folder. It is written
+    where they are None. Relative paths of files become absolute: the list holds from any folder. It is written
     whole or not at all. ``from_folder``, ``from_table`` and ``subset`` take it as ``exclude=``.
 
     Args:

@@ -41,8 +41,8 @@ def from_folder(
 
     Left out, and told by the report: names that begin with a dot (and what is in such folders), names with another
     ending, files of `root` itself where there are classes, the exclusion list, what is neither file nor folder (a link
-    to nothing, a pipe), links to a folder that they lie in. Other links are followed: a folder to which several ways
-    lead gives its pictures once for each. No file is opened, nor is its size looked at: one that cannot be read fails
+    to nothing, a pipe), links to a folder that they lie in. Other links are followed: a folder with several ways to
+    it gives its pictures once for each. No file is opened, nor is its size looked at: one that cannot be read fails
     when it is, and ``python -m batchup_ng inspect`` finds it before.
 
     Args:
@@ -51,15 +51,15 @@ def from_folder(
         class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
             without a folder is no error; a folder that is none of them is.
         exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
-            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
-            that is no picture here gives a :class:`~batchup_ng.SampleWarning`.
+            wrote, whose relative paths are seen from its own folder; None leaves nothing out. A path that is no picture
+            here gives a :class:`~batchup_ng.SampleWarning`.
         extensions: How the names of the files end that are taken, in small letters; those of files may be large.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
-        ArgumentError: there is no such folder or no picture in it, a folder is none of `class_names`, `exclude` has
-            paths, none of which is a picture here, or more than 1,000 ways lead to one folder by links.
+        ArgumentError: there is no such folder or no picture in it, a folder is none of `class_names`, no path in
+            `exclude` is a picture here, or a class has more than 1,000 ways to one folder through links.
         OSError: a folder cannot be listed.
     """
     root = os.fspath(root)
@@ -116,7 +116,7 @@ class _Walk:
         """Yield a folder and each below it, with the sorted names of the files in it that are taken.
 
         Raises:
-            ArgumentError: links lead to one folder by more than :data:`MOST_WAYS` ways.
+            ArgumentError: one folder has more than :data:`MOST_WAYS` ways to it, through links.
         """
         todo, ways = [(path, way)], collections.Counter[str]()
         while todo:
@@ -124,8 +124,8 @@ class _Walk:
             ways[way[-1]] += 1
             if ways[way[-1]] > MOST_WAYS:
                 raise ArgumentError(
-                    f"root must not have links by which more than {MOST_WAYS:,} ways lead to one folder, as to "
-                    f"{way[-1]!r}, by {path!r} for one; remove some of the links on this way"
+                    f"root must have at most {MOST_WAYS:,} ways to one folder through links, and {way[-1]!r} has more, "
+                    f"such as {path!r}; remove some of the links on this way"
                 )
             folders, names = self.listed(path, way)
             yield path, names

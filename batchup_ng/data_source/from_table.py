@@ -65,22 +65,22 @@ def from_table(
         size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
         separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
             Where it is None and most labels hold one of ``|;,``, the report says so.
-        columns: Further columns, which follow in each batch: an array of numbers as it is, other numbers as an array of
-            what NumPy makes of them, text as a list of ``str`` (``bytes`` as one of ``bytes``), which workers share.
+        columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype; other numbers
+            become an array. Text becomes a list of ``str`` (``bytes`` a list of ``bytes``); workers share its memory.
         class_names: The classes, in the order of their numbers, as those that the network was trained with.
         root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
         missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
             does not look for them, so that they fail when they are read. A link to nothing may count as a file.
         exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
-            wrote, in which paths are absolute or as seen from the folder of the file; None leaves nothing out. A path
-            that the table has not gives a :class:`~batchup_ng.SampleWarning`.
+            wrote, whose relative paths are seen from its own folder; None leaves nothing out. A path that the table has
+            not gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
         ArgumentTypeError: `table` is no table, or a column holds values that can be no labels or no paths.
         ArgumentError: there is no such column, no row is left, a label is missing or none of `class_names`, a file is
-            missing, or `exclude` has paths, none of which the table has; rows are named by their number from 0.
+            missing, or the table has none of the paths in `exclude`; rows are named by their number from 0.
         ModuleNotFoundError: narwhals is not installed, which all tables but a dict need.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
