@@ -151,9 +151,7 @@ class Struck:
 @pytest.mark.parametrize("at", [1, 2, 4])  # 4: while the samples of the second batch are read one by one
 @pytest.mark.parametrize("where", ["direct", "serial", "behind the pool"])
 @pytest.mark.usefixtures("usr1")
-def test_the_exception_of_a_signal_handler_is_raised_as_it_is(
-    where: str, at: int, handler: Any, action: Any
-) -> None:
+def test_the_exception_of_a_signal_handler_is_raised_as_it_is(where: str, at: int, handler: Any, action: Any) -> None:
     signal.signal(signal.SIGUSR1, handler)
     struck = Struck(at, bad=7 if where != "behind the pool" else -1)
     with bu.SerialPool() as pool:
