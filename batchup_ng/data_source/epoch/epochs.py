@@ -8,7 +8,6 @@ to the iterator before, so that what was begun ends with the last reference to :
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import time
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import validation
+from ...error_context import unless_of_signal_handler
 from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
@@ -78,7 +78,7 @@ class Epochs(Iterator[BatchIterator]):
             self._ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
-            with contextlib.suppress(Exception):  # it is raised again when the epoch is asked for
+            with unless_of_signal_handler():  # it is raised again when the epoch is asked for
                 self._ahead = self._begun(self._current)
 
     def close(self) -> None:
