@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import BatchError, BatchupError, RemoteTraceback, batch_error
+from .signals import InterruptsHeld
 
 MAX_TEXT = 1 << 16
 """Characters of an exception's own text, or of a traceback, that are kept."""
@@ -35,7 +36,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 def note_map(error: BaseException, name: str) -> None:
     """Note on `error` the name of the map that raised it."""
-    with contextlib.suppress(Exception):
+    with unless_of_signal_handler():
         setattr(error, _MAP, name)
 
 
@@ -71,8 +72,7 @@ def text_of(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception as raised:
-        if of_signal_handler(raised):
-            raise
+        raise_if_of_signal_handler(raised)
         return f"an exception of type {type(error).__name__} without a text"
     return shortened(text) or type(error).__name__
 
@@ -96,7 +96,13 @@ def described(error: BaseException, which: str, when: str, told: dict[str, Any])
     """Return the :class:`~batchup_ng.errors.BatchError` for `error`, with its cause.
 
     `which` says for which sample it was raised, `when` in which epoch and batch; `told` are attributes of the result.
+    Signals wait, because much of the code below, that of Python included, suppresses any exception.
     """
+    with InterruptsHeld():
+        return _described(error, which, when, told)
+
+
+def _described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:
     told = {**told, "op": map_of(error), "traceback": traceback_of(error)}
     made_by = "" if told["op"] is None else f", map {told['op']!r}"
     result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **told)
@@ -106,21 +112,31 @@ def described(error: BaseException, which: str, when: str, told: dict[str, Any])
     return result
 
 
-def of_signal_handler(error: BaseException) -> bool:
-    """Return whether `error` comes from the handler of a signal that arrived in the midst of other code.
+def of_signal_handler(error: BaseException) -> BaseException | None:
+    """Return what the handler of a signal raised in the midst of other code, if `error` is that or wraps it.
 
-    Python calls a handler with the frame that it interrupted, which no other function gets from its caller. A package
-    error that wraps such an exception counts, because readers of files wrap any exception that a decoder raises.
+    Python calls a handler with the frame that it interrupted, which no other function gets from its caller; a signal
+    that was held back arrives at the end of that. Our own errors wrap, because readers of files and the pickling of
+    tasks catch any exception.
     """
     while error.__cause__ is not None and isinstance(error, BatchupError):
         error = error.__cause__
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         interrupted, step = step.tb_frame, step.tb_next
+        if interrupted.f_code is InterruptsHeld.__exit__.__code__:
+            return error
         for value in tuple(step.tb_frame.f_locals.values()):
             if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
-                return True
-    return False
+                return error
+    return None
+
+
+def raise_if_of_signal_handler(error: BaseException) -> None:
+    """Raise what the handler of a signal raised, if `error` is that or wraps it."""
+    raised = of_signal_handler(error)
+    if raised is not None:
+        raise raised
 
 
 @contextlib.contextmanager
@@ -129,8 +145,7 @@ def unless_of_signal_handler() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if of_signal_handler(error):
-            raise
+        raise_if_of_signal_handler(error)
 
 
 def place_of(error: BatchError) -> str:

@@ -96,7 +96,7 @@ def test_the_modules_of_a_batch_of_processes(seen: set[str]) -> None:
         batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
         found = visited(batches, seen)
     others = {name for name in found if not name.startswith("work_pool.processes.")}
-    assert others <= CONSUMER | {"memory_pool", "work_pool.fair_queue", "work_pool.task"}
+    assert others <= CONSUMER | {"memory_pool", "signals", "work_pool.fair_queue", "work_pool.task"}
     assert len(found) <= IN_PROCESSES, sorted(found)
 
 

@@ -16,7 +16,7 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..batch_layout import own_parts
-from ..error_context import described, function_name, note_map, note_wrong_call, of_signal_handler
+from ..error_context import described, function_name, note_map, note_wrong_call, raise_if_of_signal_handler
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
@@ -226,8 +226,7 @@ class ConsumerMaps(NamedTuple):
             try:
                 batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
-                if of_signal_handler(error):
-                    raise
+                raise_if_of_signal_handler(error)
                 note_map(error, function_name(node.fn))
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error

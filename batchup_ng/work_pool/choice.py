@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import BLOCKS, with_seed
-from ..error_context import of_signal_handler, unless_of_signal_handler
+from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept
 from .processes.serialization import dumps, load_result
@@ -83,8 +83,7 @@ def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: f
         if timeout is not None:
             return Choice("processes", "a process that exceeds timeout= can be ended")
     except Exception as error:
-        if of_signal_handler(error):
-            raise
+        raise_if_of_signal_handler(error)
         return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
     make, buffers = MakeBatch(own_thread=False), BufferPool()
 
@@ -99,8 +98,7 @@ def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: f
             plan = copy.plan(batch_size, seed)
             return suited(read, range(int(min(plan.n_batches, BATCHES))), plan.n_batches)
     except Exception as error:
-        if of_signal_handler(error):
-            raise
+        raise_if_of_signal_handler(error)
         return Choice("threads", f"the first batches could not be made: {type(error).__name__}")
 
 

@@ -30,7 +30,7 @@ from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
-from ..error_context import of_signal_handler, unless_of_signal_handler
+from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import PlannedBatch
@@ -266,7 +266,8 @@ class EpochRunner(PrefetchBuffer):
         try:
             made = entry.future.result()
         except FAILURES as error:
-            if of_signal_handler(error) or not isolable(error, entry.job.about.rows):
+            raise_if_of_signal_handler(error)
+            if not isolable(error, entry.job.about.rows):
                 raise
             return error
         if not entry.job.how.exclusive:

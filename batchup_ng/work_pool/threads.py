@@ -80,8 +80,8 @@ LOOK_AGAIN = 0.2
 _ALL: set[ThreadWorkers] = set()
 """The workers of all pools, until the last of their threads ends.
 
-The program waits for them at its exit, or Python may crash in compiled code. (No ``WeakSet``: an exception of a signal's
-handler would be lost in its callbacks, which are written in Python.)
+The program waits for them at its exit, or Python may crash in compiled code. No ``WeakSet``: its callbacks are written
+in Python, and the exception of a signal's handler would be lost in them.
 """
 
 
@@ -179,7 +179,7 @@ class ThreadWorkers:
             return len(self._abandoned)
 
     def abandon(self) -> None:
-        """Let the threads end after the tasks they are in. Takes no lock and waits for nothing: a finalizer calls it."""
+        """Let the threads end after the tasks they are in. Takes no lock and waits for nothing, for finalizers."""
         if os.getpid() == self._pid:  # else this is a fork of the user's, which has no such threads
             self._ended = True
             self._tokens.put(False)

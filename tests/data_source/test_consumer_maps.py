@@ -164,7 +164,7 @@ def test_an_exception_names_the_map_and_the_batch_which_is_not_lost(every: list[
         assert (told.value.op, told.value.epoch, told.value.batch) == ("breaks", 3, 2)
         state = iterator.state_dict()
         assert (state["samples"], len(head)) == (8, 2), "a state that is saved now begins with it"
-        with pytest.raises(bu.PoolClosed, match="broken off by an exception .*KeyError"):
+        with pytest.raises(bu.PoolClosed, match=r"broken off by an exception .*KeyError"):
             next(iterator)
         with pytest.raises(RuntimeError, match="map 'stops'"):
             next(pool.parallel_data_source(numbers()).map(stops).batch_iterator(SIZE))

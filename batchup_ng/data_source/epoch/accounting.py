@@ -39,7 +39,7 @@ class Accounting:
     Samples are counted as planned, whatever the maps make of them.
     """
 
-    counts: Counts = Counts()
+    counts: Counts = dataclasses.field(default_factory=Counts)
     errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
     retried: int = 0  # batches that failed at first and could be made at a later try
     retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first of them

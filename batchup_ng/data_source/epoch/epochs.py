@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import validation
-from ...error_context import of_signal_handler
+from ...error_context import unless_of_signal_handler
 from ...errors import RepeatedEpochWarning, StateError
 from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
@@ -88,11 +88,8 @@ class Epochs(Iterator[BatchIterator]):
             self._ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
-            try:
+            with unless_of_signal_handler():  # it is raised again when the epoch is asked for
                 self._ahead = self._begun(self._number, self._current)
-            except Exception as error:  # it is raised again when the epoch is asked for
-                if of_signal_handler(error):
-                    raise
 
     def close(self) -> None:
         """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import described, of_signal_handler, place_of, shortened, text_of, without_frames
+from ...error_context import described, place_of, raise_if_of_signal_handler, shortened, text_of, without_frames
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import FEW_SAMPLES, ErrorPolicy
@@ -200,8 +200,7 @@ class Failures:
             try:
                 name = self.source.sample_name(rows)
             except Exception as raised:  # the error itself matters more than a name that cannot be had
-                if of_signal_handler(raised):
-                    raise
+                raise_if_of_signal_handler(raised)
         told_already = name is None or (isinstance(name, str) and repr(name) in text_of(error))
         known = "" if told_already else f", source {name!r}"
         told = {"row": row, "position": position, "source": name}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...batch_layout import finished
-from ...error_context import of_signal_handler
+from ...error_context import raise_if_of_signal_handler
 from ...faults.isolation import FAILURES, isolable, isolate
 from ...memory_pool import Buffers
 from ...randomness import BatchKey
@@ -55,8 +55,11 @@ class MakeBatch(NamedTuple):
         return self._fails(error) and isolable(error, rows)
 
     def _fails(self, error: BaseException) -> bool:
-        """Return whether `error` is a failure, and not a signal that ends the program, or its loop."""
-        return not self.own_thread or (isinstance(error, FAILURES) and not of_signal_handler(error))
+        """Return whether `error` is a failure, and not what ends the program; raise what a signal handler raised."""
+        if not self.own_thread:
+            return True
+        raise_if_of_signal_handler(error)
+        return isinstance(error, FAILURES)
 
     def isolated(self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException) -> Any:
         """Return what becomes of a batch whose read raised `error`; `read` reads some of its rows, with their key."""

@@ -29,6 +29,7 @@ from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import BufferPool
+from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture
 from .job import DONE, REST, ProcessJob, job_of, transport_and_room
@@ -37,7 +38,6 @@ from .protocol import Frame, Kind, Poll
 from .schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
-from .signals import InterruptsHeld, leave_interrupts_to_others
 from .worker_handle import WorkerHandle, resolve
 
 LOOK_EVERY = 0.05

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...data_source.epoch.reading import MakeBatch
-from ...error_context import function_name, of_signal_handler
+from ...error_context import function_name, raise_if_of_signal_handler
 from ...errors import SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
@@ -170,8 +170,7 @@ def job_of(number: int, task: Task, how: Submission, serve: Callable[[TaskFuture
     try:
         job.task = encoded(task)
     except Exception as error:
-        if of_signal_handler(error):
-            raise
+        raise_if_of_signal_handler(error)
         named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
         hint = remedy(error)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}{hint and '; '}{hint}")

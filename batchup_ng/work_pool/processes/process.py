@@ -122,7 +122,7 @@ _LIMITS_ON_MEMORY = (("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-
 def refused(error: OSError | RuntimeError) -> PoolBroken:
     """Return the error for a worker, or a thread for it, that the system did not let start."""
     if isinstance(error, RuntimeError) and "shutdown" in str(error):
-        return WorkerDied(
+        return PoolBroken(
             f"a worker process cannot be started: {error}; use the pool before the program ends (Python 3.12.0 to "
             f"3.12.2 start no thread for what atexit calls)"
         )

@@ -36,7 +36,7 @@ from ... import tensors
 from ...accessors.map_style import MapStyle
 from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
-from ...error_context import function_name
+from ...error_context import function_name, raise_if_of_signal_handler
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
 from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
@@ -132,6 +132,7 @@ def pack(value: Any, packer: type[Packer] | None = None) -> Packed:
     try:
         return _packed(value, packer or Packer)
     except Exception as error:
+        raise_if_of_signal_handler(error)
         raise SerializationError(
             f"{culprit('the ' + type(value).__name__, value, can_travel)} cannot be sent to a worker process: {error}; "
             f"{remedy(error) or 'use WorkerThreadPool, or let the worker open such things itself'}"

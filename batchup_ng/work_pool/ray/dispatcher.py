@@ -31,11 +31,11 @@ import numpy as np
 from ..._version import __version__
 from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
 from ...memory_pool import ALIGNMENT, BufferPool
+from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
-from ..processes.signals import leave_interrupts_to_others
 from ..task import Submission, Task, TaskFuture
 from .actor import Actor, Greeting
 from .cluster import Cluster, actor_options, cause_of_death, last_line

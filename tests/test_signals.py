@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.signals import InterruptsHeld
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import Launcher
-from batchup_ng.work_pool.processes.signals import InterruptsHeld
 from tests.extent import methods
 
 
