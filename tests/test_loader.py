@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -537,3 +538,51 @@ def test_a_loader_of_a_stream_says_who_makes_what_batches(pool: str) -> None:
     with bu.Loader(bu.CallableDataSource(batches), 32, pool=pool, workers=1) as loader:
         assert [len(x) for (x,) in loader] == [32] * 5
         assert "a stream, batches of 32, epoch 1, by <WorkerThreadPool: 1 worker" in repr(loader)
+
+
+# -- several threads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 3000], ids=["small", "leased"])
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_threads_that_iterate_one_loader_get_a_whole_epoch_or_an_error(
+    kind: str, width: int, pools: list[AbstractWorkerPool], in_full: bool
+) -> None:
+    x = np.repeat(X, width).reshape(len(X), width)
+    pool = bu.SerialPool() if kind == "serial" else pools[kind == "processes"]
+    ends: list[str] = []
+
+    def iterate(loader: bu.Loader, barrier: threading.Barrier) -> None:
+        barrier.wait()
+        got: list[int] = []
+        try:
+            for (batch,) in loader:
+                got += batch[:, 0].tolist()
+        except PoolClosed as error:
+            assert "another iteration over its loader" in str(error)
+            ends.append("closed")
+        else:
+            assert sorted(got) == X.tolist()
+            ends.append("whole")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(200 if in_full else 5):
+            barrier = threading.Barrier(3)
+            with bu.Loader([x], 4, shuffle=7, pool=pool) as loader, ThreadPoolExecutor(3) as threads:
+                for done in [threads.submit(iterate, loader, barrier) for _ in range(3)]:
+                    done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert ends.count("whole") >= len(ends) // 3
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_threads_that_share_an_iterator_get_each_batch_once(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    pool = bu.SerialPool() if kind == "serial" else pools[kind == "processes"]
+    with bu.Loader([X], 4, shuffle=7, pool=pool) as loader, ThreadPoolExecutor(3) as threads:
+        iterator = iter(loader)
+        parts = list(threads.map(lambda _: numbers(iterator), range(3)))
+        assert sorted(n for part in parts for n in part) == X.tolist()
+        assert numbers(loader) == numbers(bu.ArrayDataSource([X]).batch_iterator(4, shuffle=7, epoch=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -67,6 +68,26 @@ def test_at_most_one_epoch_is_begun_ahead(pool: Watched) -> None:
         pass
     assert (pool.of(0), pool.of(1), pool.of(2)) == (10, 10, 0)
     epochs.close()
+
+
+def test_the_batches_of_an_epoch_are_made_before_those_of_the_next() -> None:
+    made: list[int] = []
+    begin = threading.Event()
+
+    def note(x: np.ndarray) -> Any:
+        assert begin.wait(60)
+        made.extend(x.tolist())
+        return (x,)
+
+    with bu.WorkerThreadPool(1) as threads:
+        source = threads.parallel_data_source(numbers().map(note), 40)
+        with source.epochs(3, SIZE, shuffle=7) as epochs:
+            first = next(epochs)
+            begin.set()
+            next(first)  # now all batches of the second epoch are queued behind those of the first
+            rest = [list(first), *map(list, epochs)]
+    assert [len(each) for each in rest] == [9, 10, 10]
+    assert made == [n for e in range(3) for n in rows(numbers().batch_iterator(SIZE, shuffle=7, epoch=e))]
 
 
 def test_the_bytes_of_both_epochs_together_are_bounded(pool: Watched) -> None:

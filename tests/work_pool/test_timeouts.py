@@ -227,3 +227,43 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
     for timeout in (None, 7.0):
         waiting.wait(prefetch_buffer.Entry(prefetch_buffer.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
     assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)
+
+
+# -- pools that are forgotten --------------------------------------------------------------------------------------
+
+
+def test_a_pool_of_threads_that_is_forgotten_is_not_waited_for(gate: Gate) -> None:
+    pool = bu.WorkerThreadPool(1)
+    workers = pool._workers
+    busy, queued = (pool.submit((gate, (np.array([row]),), {})) for row in (7, 8))
+    assert gate.reached.wait(60)
+    with workers._lock:  # whoever drops the pool may be in the midst of anything, with any lock
+        dropped = threading.Thread(target=lambda held: held.clear(), args=([pool],))
+        del pool
+        dropped.start()
+        dropped.join(60)
+        assert not dropped.is_alive()
+    assert not busy.done()
+    assert not queued.done()
+    gate.opened.set()
+    assert busy.result()[0] == 7
+    with pytest.raises(PoolClosed, match="closed before this task was begun"):
+        queued.result()
+    for thread in workers._threads:
+        thread.join(60)
+
+
+def test_what_is_submitted_while_a_buffer_is_closed_is_cancelled(threads: bu.WorkerThreadPool) -> None:
+    class Closes(bu.SerialPool):
+        def submit(self, task: Any, how: Any = None) -> Any:
+            future = threads.submit(task)
+            if task[1] == (3,):
+                buffer.close()  # as another thread may, behind whose back the future is kept
+            return future
+
+    jobs = (prefetch_buffer.Job((abs, (k,), {}), Submission(), None) for k in range(9))
+    buffer = prefetch_buffer.PrefetchBuffer(Closes(), jobs, 6)
+    buffer.fill()
+    assert (buffer.ahead(), buffer.closed) == (0, True)
+    with pytest.raises(PoolClosed):
+        buffer.result()
