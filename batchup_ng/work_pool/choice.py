@@ -4,7 +4,7 @@ What decides is who holds the interpreter's lock. Work that lets it go (copies o
 files) runs at once in threads, to which nothing has to be sent. Work in Python holds it, so that it needs processes.
 Work of a few microseconds costs less than handing it to another thread or process.
 
-Work that mostly waits, as its CPU time tells, has no lock to hold. For other work, the share of time for which the lock
+Work that uses little CPU time mostly waits, without the lock. For other work, the share of time for which the lock
 is held is measured by a second thread that wants it all the time: it waits while it neither runs nor queues for a CPU.
 How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux. While one of the two queues, nobody knows
 who has the lock, so a busy machine gives bounds of the share; mostly both lie on one side.
@@ -129,7 +129,8 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
             alone = timed(run)  # the first call imports, opens files, fills caches
         times.append(max(0.0, alone.seconds - alone.queued))
         ran.append(alone.ran)
-        if times[-1] * n_batches < EPOCH or alone.ran < HELD * times[-1] or time.perf_counter() - began > SECONDS:
+        waits = len(times) > 1 and alone.ran < HELD * times[-1]
+        if times[-1] * n_batches < EPOCH or waits or time.perf_counter() - began > SECONDS:
             break  # it is known, or would take too long
         if times[-1] >= TINY:
             shares.append(_share_held(run, times[-1]))

@@ -107,7 +107,7 @@ def test_the_first_that_ends_its_worker_is_the_one_that_is_raised(bad: set[int],
 def test_a_worker_that_died_for_a_moment_costs_nothing(action: str) -> None:
     moments = iter([GONE])
     made = World(whole=lambda rows: next(moments, None)).made([4, 5, 6], action)
-    assert (made.kept, made.batch, made.failures) == (3, [4, 5, 6], {})
+    assert (made.kept, made.batch, made.failures, made.retried) == (3, [4, 5, 6], {}, GONE)
 
 
 @pytest.mark.parametrize("action", ["raise", "skip", "replace"])
@@ -168,7 +168,7 @@ def test_several_slow_rows_get_the_full_time() -> None:
 def test_a_slow_batch_of_quick_rows_is_made_with_the_time_of_all() -> None:
     world = World(seconds=dict.fromkeys(range(10), 0.4))
     made = world.made(list(range(10)), "raise", timeout=1.0)
-    assert (made.batch, made.failures) == (list(range(10)), {})
+    assert (made.batch, made.failures, made.retried) == (list(range(10)), {}, None)
     assert world.allowance.batch == 10.0
     assert world.reads[-1].timeout == 10.0
 
