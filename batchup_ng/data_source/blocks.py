@@ -1,7 +1,7 @@
-"""Which blocks an order by blocks has: those that the accessors propose, or those of a state.
+"""The blocks of an order by blocks: proposed by the accessors, or kept by a state.
 
-The block and the window belong to the order. So an epoch chooses them once, when it is prepared, and a state keeps
-them: it goes on with its own, whatever the accessors propose by then.
+The block and the window belong to the order. An epoch chooses them once, when it is prepared, and its state keeps them.
+If the accessors propose others later, the resumed epoch still has the blocks of its state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
     """Return the blocks of a state.
 
     Raises:
-        StateError: they are not those of this source.
+        StateError: this source has another number of parts with an order.
     """
     proposed = proposed_blocks(source)
     found = blocks_in(saved.order)
@@ -63,7 +63,7 @@ def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
 
 
 def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, int]]) -> Blocks:
-    """Return the blocks of a state that lists those of all nodes, each once: a node has those of its own length."""
+    """Return the blocks of a state of version 2, which lists those of all nodes once; the length names the node."""
     own = [node.natural_blocks() for node in nodes_of(source)]
     if found == sorted({each for each in own if each is not None}):
         return proposed
@@ -73,8 +73,8 @@ def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, i
         pairs = [node.order_blocks((each[0], windows[each[0]])) for node, each in nodes if each is not None]
         return tuple([pair for pair in pairs if pair is not None])
     raise StateError(
-        f"this state is of an order by the blocks {found}, which an earlier version took from the room in cache=, and "
-        f"it does not say which is whose; resume it with that version, or begin the epoch anew"
+        f"this state is of an order by the blocks {found}, which an earlier version took from the room in cache=; it "
+        f"does not say which source had which; resume it with that version, or start the epoch again"
     )
 
 
@@ -111,8 +111,8 @@ def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> 
 def times_read(block: int, window: int, batch_size: int, world: int) -> float:
     """Return how often all ranks together read a block, about.
 
-    A window of `window` blocks is handed out to `sharing` ranks in batches in turn. Each has its part of the rows at
-    random, so it misses a block if it has none of its rows.
+    The batches of a window go to `sharing` ranks by turns. Each rank has its part of the rows at random, so it skips a
+    block if none of the rows in it is its own.
     """
     sharing = min(world, block * window / batch_size + 1)
     return sharing * (1 - (1 - 1 / sharing) ** block) if sharing > 1 else 1.0

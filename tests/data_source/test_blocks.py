@@ -209,7 +209,7 @@ def test_a_state_of_version_2_goes_on() -> None:
     good = in_version_2(iterator.state_dict(), [(10, 3), (10, 4)])
     assert len(list(two.batch_iterator(5, shuffle=("blocks", 5), state=good))) == len(list(iterator))
     bad = in_version_2(iterator.state_dict(), [(10, 7), (10, 8)])
-    with pytest.raises(StateError, match="does not say which is whose"):
+    with pytest.raises(StateError, match="does not say which source had which"):
         two.batch_iterator(5, shuffle=("blocks", 5), state=bad)
 
 

@@ -73,7 +73,7 @@ def resumed(
 
 
 def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse a state that is behind the end of the epoch; where batches are what is in order, one that cuts others."""
+    """Refuse a state from behind the end of the epoch, and another batch size in an order of batches."""
     cut = isinstance(plan, SamplesPlan)
     if not cut:
         _check_cut(options, saved)

@@ -150,7 +150,7 @@ def is_whole(value: Any, least: int = 0, most: float = LAST) -> bool:
 
 
 def _is_place(inner: Any) -> bool:
-    """Return whether this tells how far a stream is: the state of its iterator, the samples that each map had."""
+    """Return whether this has the parts of a place in a stream: the iterator's state, the samples that each map had."""
     if not isinstance(inner, dict) or inner.keys() != {"iterator", "counted"} or not isinstance(inner["counted"], list):
         return False
     pairs = inner["counted"]

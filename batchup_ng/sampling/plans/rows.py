@@ -292,7 +292,7 @@ class RoundsPlan(RowPlan):
         return self._make(which).rows(within)
 
     def _found(self, number: int) -> tuple[int, int]:
-        """Return the round of a batch, and its number there; behind the last batch a round that there is not."""
+        """Return the round of a batch and its number in that round; the number of rounds and 0 for the end."""
         if self._n_each is not None:
             return divmod(number, int(self._n_each or 1))
         while self._ends[-1] <= number and len(self._ends) - 1 != self._rounds:
