@@ -304,18 +304,28 @@ class ServerLauncher(Launcher):
         self._lock = threading.Lock()
 
     def start(self) -> WorkerProcess:
-        with self._lock, new_pair() as (ours, theirs):
-            fds = self._fds(theirs)
+        with self._lock:
             for _ in range(2):  # a server may have died some time ago, which shows only now
                 if self._server is None or self._server.ended:
                     self._give_back()
                     self._server = take(self._blas_threads)
-                server = self._server
-                pid = server.fork(self._threads, fds, self.start_timeout)
-                if pid is not None or self._closed:
+                worker = self._forked(self._server)
+                if worker is not None:
+                    return worker
+                if self._closed:
                     break
+            raise PoolBroken("the server of worker processes has ended; see its messages above")
+
+    def _forked(self, server: ForkServer) -> WorkerProcess | None:
+        """Return a worker that a server has forked; None if the server is dead.
+
+        Its socket is for no other: a server may die after it has forked a worker and before it says so.
+        """
+        with new_pair() as (ours, theirs):
+            pid = server.fork(self._threads, self._fds(theirs), self.start_timeout)
             if pid is None:
-                raise PoolBroken("the server of worker processes has ended; see its messages above")
+                hang_up(ours)
+                return None
         return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
 
     def _give_back(self) -> None:
