@@ -183,7 +183,9 @@ if (pid := os.fork()) == 0:
     sys.exit()
 os.waitpid(pid, 0)
 os.closerange(3, 100)  # as daemons do
+others = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]  # which have the numbers now
 use("closed")
+assert all(os.path.samestat(os.fstat(fd), os.stat(os.devnull)) for fd in others)
 """
 
 
