@@ -134,6 +134,7 @@ class ForkServer:
             self._life.close()
             raise
         self._sock = ours
+        self._file = parent_death.identity(ours.fileno())
         self._lock = threading.Lock()
         self.users = 1
         self.ended = self.was_silent = False
@@ -193,10 +194,18 @@ class ForkServer:
             self.ended = True
         return None
 
+    def is_reachable(self) -> bool:
+        """Return whether it runs, and the program has not closed the socket to it."""
+        runs = _state(self._process.pid) not in "ZXTt"  # it has neither ended nor been stopped
+        return runs and parent_death.identity(self._sock.fileno()) == self._file
+
     def close(self) -> None:
         """End the server; its workers see the ends of their own sockets."""
         self.ended = True
-        hang_up(self._sock)
+        if parent_death.identity(self._sock.fileno()) == self._file:
+            hang_up(self._sock)
+        else:
+            self._sock.detach()  # the number may be another's by now
         try:
             self._process.wait(SERVER_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -239,8 +248,7 @@ def take(blas_threads: int | None) -> ForkServer:
     surroundings = _surroundings(blas_threads)
     with _guard:
         for server in list(_servers):
-            # One that has ended or was stopped is for nobody, but for those that have it to find out.
-            usable = not (server.ended or server.was_silent) and _state(server._process.pid) not in "ZXTt"
+            usable = server.is_reachable() and not (server.ended or server.was_silent)
             if usable and surroundings is not None and server.surroundings == surroundings:
                 server.users += 1
                 return server
@@ -304,18 +312,29 @@ class ServerLauncher(Launcher):
         self._lock = threading.Lock()
 
     def start(self) -> WorkerProcess:
-        with self._lock, new_pair() as (ours, theirs):
-            fds = self._fds(theirs)
+        with self._lock:
+            self._check_open()
             for _ in range(2):  # a server may have died some time ago, which shows only now
                 if self._server is None or self._server.ended:
                     self._give_back()
                     self._server = take(self._blas_threads)
-                server = self._server
-                pid = server.fork(self._threads, fds, self.start_timeout)
-                if pid is not None or self._closed:
+                worker = self._forked(self._server)
+                if worker is not None:
+                    return worker
+                if self._closed:
                     break
+            raise PoolBroken("the server of worker processes has ended; see its messages above")
+
+    def _forked(self, server: ForkServer) -> WorkerProcess | None:
+        """Return a worker that a server has forked; None if the server is dead.
+
+        Its socket is for no other: a server may die after it has forked a worker and before it says so.
+        """
+        with new_pair() as (ours, theirs):
+            pid = server.fork(self._threads, self._fds(theirs), self.start_timeout)
             if pid is None:
-                raise PoolBroken("the server of worker processes has ended; see its messages above")
+                hang_up(ours)
+                return None
         return WorkerProcess(pid, ours, lambda timeout: server.exit_code(pid, timeout))
 
     def _give_back(self) -> None:

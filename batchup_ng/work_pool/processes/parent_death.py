@@ -27,24 +27,35 @@ class ParentDeath:
 
     def __init__(self) -> None:
         self.fd, self.held = os.pipe()
+        self._file = identity(self.fd)
         _open.add(self)
 
     def close(self) -> None:
         """Close both ends; workers that still live are killed. May be called again."""
         self.release()
         fd, self.fd = self.fd, -1
-        _close(fd)
+        self._close(fd)
 
     def release(self) -> None:
         """Close the end for writing."""
         held, self.held = self.held, -1
-        _close(held)
+        self._close(held)
 
-
-def _close(fd: int) -> None:
-    if fd >= 0:
-        with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+    def _close(self, fd: int) -> None:
+        if fd >= 0 and identity(fd) == self._file:
             os.close(fd)
+
+
+def identity(fd: int) -> tuple[int, int] | None:
+    """Return what no other open file has; None if the descriptor is closed.
+
+    A program may have closed all descriptors that it did not know, as daemons do; others have their numbers then.
+    """
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 _open: weakref.WeakSet[ParentDeath] = weakref.WeakSet()

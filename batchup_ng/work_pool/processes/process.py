@@ -222,11 +222,14 @@ class Launcher:
 
     def _fds(self, end: socket.socket) -> list[int]:
         """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
-        if self._closed:
-            raise PoolClosed("a worker process cannot be started: the pool was closed")
+        self._check_open()
         if self._life is None:
             self._life = ParentDeath()
         return [end.fileno(), self._life.fd, *([] if self._arena_fd < 0 else [self._arena_fd])]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolClosed("a worker process cannot be started: the pool was closed")
 
     def rest(self) -> None:
         """End what the launcher itself started; the workers have ended before. It may start others later."""

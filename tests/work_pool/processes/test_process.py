@@ -184,7 +184,9 @@ if (pid := os.fork()) == 0:
     sys.exit()
 os.waitpid(pid, 0)
 os.closerange(3, 100)  # as daemons do
+others = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]  # which have the numbers now
 use("closed")
+assert all(os.path.samestat(os.fstat(fd), os.stat(os.devnull)) for fd in others)
 """
 
 
@@ -288,6 +290,31 @@ def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.M
                 os._exit(2)
         assert os.waitpid(pid, 0)[1] == 0
     assert server_of_a_new_pool() == first
+
+
+def test_a_server_that_dies_before_it_answers_leaves_no_worker_on_the_socket_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fork, first = fork_server.ForkServer.fork, []
+
+    def dies_once(server: fork_server.ForkServer, *how: Any) -> int | None:
+        pid = fork(server, *how)
+        if first:
+            return pid
+        first.append(pid)
+        server._process.kill()
+        server.ended = True
+        return None
+
+    monkeypatch.setattr(fork_server.ForkServer, "fork", dies_once)
+    with starting("forkserver") as starter:
+        worker = starter.start()
+        wait_until(lambda: fork_server._state(first[0]) in "ZX")  # it would read what is meant for the other
+        worker.sock.setblocking(True)
+        frame = protocol.FrameReader(worker.sock).next()
+        assert frame is not None
+        assert frame.number == worker.pid
+        assert worker.end() == 0
 
 
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
