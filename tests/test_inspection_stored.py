@@ -104,8 +104,10 @@ def test_chunks_are_those_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_a_file_says_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.savez(tmp_path / "d.npz", **{"x\x1b[2J": np.zeros(3, [(f"field\x1b{k}", "f4") for k in range(50)])})
-    _, lines, _ = inspect(capsys, tmp_path / "d.npz")
+    path = tmp_path / "d\x1b[2J.npz"
+    np.savez(path, **{"x\x1b[2J": np.zeros(3, [(f"field\x1b{k}", "f4") for k in range(50)])})
+    _, lines, _ = inspect(capsys, path)
+    assert lines[0].startswith(f"{str(path)!r}: 3 rows, 1 column")
     assert lines[1].startswith(r"  'x\x1b[2J'  [('field\x1b0', '<f4'), ")
     assert len(lines[1]) < 200
 

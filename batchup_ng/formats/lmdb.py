@@ -8,7 +8,12 @@ Source of the layout: ``pyxis.py`` of ml-pyxis 0.4.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import mmap
+import resource
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +22,8 @@ from .base import Writer
 from .columns import Column, Values
 
 MAP_BYTES = 1 << 44
-"""Addresses that are kept for the database while it is written, far more than any has bytes; they cost nothing."""
+"""Addresses that are kept for the database while it is written, far more than any has bytes; they cost nothing.
+A limit on addresses leaves fewer."""
 
 SPARE_BYTES = 1 << 20
 """Bytes of the map beyond what is used, at the end."""
@@ -43,19 +49,21 @@ class LmdbWriter(Writer):
     def resume(self, place: Any) -> None:
         import lmdb
 
-        self._environment = lmdb.open(str(self.path), map_size=MAP_BYTES, max_dbs=2, lock=False)
+        self._environment = lmdb.open(str(self.path), map_size=_map_bytes(), max_dbs=2, lock=False)
         self._data, self._meta = map(self._environment.open_db, (b"data_db", b"meta_db"))
         self._transaction = self._environment.begin(write=True)
 
     def write(self, values: Values, n: int) -> None:
         import msgpack
 
-        for place in range(n):
-            sample = {name: msgpack.packb(_packable(column[place])) for name, column in values.items()}
-            self._transaction.put(b"%010d" % (self.row + place), msgpack.packb(sample), db=self._data)
+        with _explaining():
+            for place in range(n):
+                sample = {name: msgpack.packb(_packable(column[place])) for name, column in values.items()}
+                self._transaction.put(b"%010d" % (self.row + place), msgpack.packb(sample), db=self._data)
 
     def checkpoint(self) -> Any:
-        self._transaction.commit()
+        with _explaining():
+            self._transaction.commit()
         self._transaction = self._environment.begin(write=True)
 
     def finish(self) -> None:
@@ -80,6 +88,27 @@ class LmdbWriter(Writer):
                 self._transaction.abort()
             self._environment.close()
             self._environment = None
+
+
+def _map_bytes() -> int:
+    """Return how many addresses to keep: half of those that a limit leaves, if there is one."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return MAP_BYTES
+    with open("/proc/self/statm", "rb") as file:
+        used = int(file.read().split()[0]) * mmap.PAGESIZE
+    return min(MAP_BYTES, max(SPARE_BYTES, (limit - used) // 2 // mmap.PAGESIZE * mmap.PAGESIZE))
+
+
+@contextlib.contextmanager
+def _explaining() -> Iterator[None]:
+    """Say what to do where a limit leaves too few addresses."""
+    import lmdb
+
+    try:
+        yield
+    except lmdb.MapFullError as error:
+        raise OSError(errno.ENOMEM, "a limit on addresses, ulimit -v, leaves too few for it; raise that") from error
 
 
 def _packable(value: Any) -> Any:

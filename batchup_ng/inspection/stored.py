@@ -36,7 +36,8 @@ def stored_page(paths: str | list[str], batch_size: int = 64, columns: str | Non
     sizes = _sizes(path, source)
     size = f", {in_bytes(sum(sizes))}" if sizes else ""
     n_files = f" in {counted(len(sizes), 'file')}" if len(sizes) > 1 else ""
-    lines = [f"{path}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}{size}{n_files}"]
+    shown = path if path.isprintable() else repr(path)
+    lines = [f"{shown}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}{size}{n_files}"]
     names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
     lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,14 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path / "values")) as file, file.begin(write=True) as transaction:
         transaction.put(b"1", b"one")
     assert next(bu.from_file(tmp_path / "values").batch_iterator(1)) == {"x": [b"one"]}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_pipe_is_refused_and_not_waited_for(ending: str, tmp_path: Path) -> None:
+    pytest.importorskip(NEEDS.get(ending, "numpy"))
+    os.mkfifo(tmp_path / f"x{ending}")
+    with pytest.raises(SampleReadError, match=r"not a regular file|not exist|No such file|Not a directory"):
+        bu.from_file(tmp_path / f"x{ending}")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from batchup_ng.formats import conversion
 from batchup_ng.formats.columns import Column, columns_of
 from batchup_ng.formats.draft import Draft, undo
 from batchup_ng.formats.tar import TarWriter
+from tests.extent import thorough
 
 from .killed import N, columns, contents, objects
 
@@ -237,6 +238,38 @@ def test_our_readers_give_back_what_was_written(tmp_path: Path, kind: str, name:
         np.testing.assert_equal(list(rows[:]), list(data.pop(column)))
         rows.close()
     assert data == {}
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import batchup_ng as bu
+from batchup_ng.formats import conversion
+import lmdb, msgpack
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), resource.RLIM_INFINITY))
+conversion.PART_BYTES = 1 << 20
+try:
+    rows = np.broadcast_to(np.zeros(1 << 20, "u1"), (int(sys.argv[2]), 1 << 20))
+    bu.convert(rows, sys.argv[1], batch_size=1, pool="serial", progress=False)
+except bu.WriteError as error:
+    assert "ulimit -v" in str(error), error
+    assert int(sys.argv[2]) > 20
+else:
+    assert int(sys.argv[2]) < 20
+"""
+
+
+@pytest.mark.parametrize("n", [10, thorough(300)])
+def test_an_lmdb_where_addresses_are_limited(tmp_path: Path, n: int) -> None:
+    pytest.importorskip("lmdb")
+    pytest.importorskip("msgpack")
+    command = [sys.executable, "-W", "ignore", "-c", LIMITED, str(tmp_path / "x.lmdb"), str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    if n < 20:
+        assert len(bu.LmdbRows(tmp_path / "x.lmdb", "pyxis")) == n
 
 
 def test_the_same_bytes_from_every_pool(tmp_path: Path, pools: list[Any]) -> None:

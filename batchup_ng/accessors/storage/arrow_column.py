@@ -13,7 +13,7 @@ import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
-from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, unwrapped
+from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
 from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
 from .chunk_cache import MOST_SLOTS
 from .chunks import MIXED_FROM, ChunkedArray
@@ -141,7 +141,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
     def shape(self) -> tuple[int, ...]:
         """Shape of all the data, the first axis that of the rows; ``AttributeError`` where they differ in shape."""
         if self._form is None:
-            raise AttributeError(f"rows of type {self._kind} are values, which have no common `shape` or `dtype`")
+            told = type_words(self._kind)
+            raise AttributeError(f"rows of type {told} are values, which have no common `shape` or `dtype`")
         return self._shape
 
     @property
@@ -218,8 +219,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
                 check_values(kind, self.column)
         elif kind != self._kind:
             raise SampleReadError(
-                f"column {self.column!r} is of type {kind} in {path!r}, and of {self._kind} in {self.paths[0]!r}; read "
-                f"the files apart, or write one anew",
+                f"column {self.column!r} is of type {type_words(kind)} in {path!r}, and of {type_words(self._kind)} in "
+                f"{self.paths[0]!r}; read the files apart, or write one anew",
                 path,
             )
         try:

@@ -64,14 +64,16 @@ def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | No
     if shape is not None and _is_bytes(leaf):
         sizes, leaf = None, pyarrow().uint8()
     if (shape is None and sizes is None) or not _is_number(leaf):
+        told = type_words(kind)
         if shape is not None:
-            raise ArgumentError(f"shape must be left out for a column of {kind}, which are no numbers, not {shape!r}")
+            raise ArgumentError(f"shape must be left out for a column of {told}, which are no numbers, not {shape!r}")
         if fill is not None:
-            raise ArgumentError(f"fill must be left out for a column of {kind}, whose nulls are None, not {fill!r}")
+            raise ArgumentError(f"fill must be left out for a column of {told}, whose nulls are None, not {fill!r}")
         return None
     wanted = tuple(sizes or ()) if shape is None else tuple(map(int, shape))
     if sizes is not None and math.prod(wanted) != math.prod(sizes):
-        raise ArgumentError(f"shape must have {math.prod(sizes)} numbers, as each row of {kind} has, not {shape!r}")
+        told = type_words(kind)
+        raise ArgumentError(f"shape must have {math.prod(sizes)} numbers, as each row of {told} has, not {shape!r}")
     if fill is not None:
         try:
             stored = pyarrow().scalar(fill, leaf).as_py()
@@ -110,6 +112,12 @@ def unwrapped(array: Any) -> Any:
     return array
 
 
+def type_words(kind: Any) -> str:
+    """Return a type as text without control characters, which names of fields may hold."""
+    text = str(kind)
+    return text if text.isprintable() else repr(text)
+
+
 def check_values(kind: Any, column: str) -> None:
     """Refuse a type whose values have no plain Python type.
 
@@ -122,7 +130,8 @@ def check_values(kind: Any, column: str) -> None:
     if not (_is_number(leaf) or _is_bytes(leaf) or str(leaf) in STRINGS or pyarrow().types.is_struct(leaf)):
         raise ArgumentError(
             f"column must be one of numbers, times, strings, bytes, structs or lists of them, and {column!r} is of "
-            f"type {kind}; cast it when the file is written (decimals to float64 or string, say), or name other columns"
+            f"type {type_words(kind)}; cast it when the file is written (decimals to float64 or string, say), or name "
+            f"other columns"
         )
 
 

@@ -136,22 +136,22 @@ class NpzRows(NpyRows):
         return [self.name]
 
     def _open(self, path: str) -> Any:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            names = _names(archive)
-            name = names[0] if self.name is None and len(names) == 1 else self.name
-            if name not in names:
-                listed = ", ".join(map(repr, names[:20]))
+        with open(path, "rb") as file:
+            members = _members(path, file)
+            name = next(iter(members)) if self.name is None and len(members) == 1 else self.name
+            if name not in members:
+                listed = ", ".join(map(repr, list(members)[:20]))
                 raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
-            member = archive.infolist()[names.index(name)]
-            if member.compress_type != zipfile.ZIP_STORED:
+            begin, size, is_stored = members[name]
+            if not is_stored:
                 raise SampleReadError(
                     f"{path!r}: array {name!r} is compressed, and cannot be read by rows; load it whole by numpy.load "
                     f"if memory has room, or save it by numpy.savez",
                     path,
                 )
-            file.seek(member.header_offset)
-            start = member.header_offset + LOCAL_HEADER.size + sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size)))
-            return _mapped(file, start, start + member.file_size)
+            file.seek(begin)
+            start = begin + LOCAL_HEADER.size + sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size)))
+            return _mapped(file, start, start + size)
 
 
 class _Names(StoredRows):
@@ -161,12 +161,34 @@ class _Names(StoredRows):
         return len(self._handle())
 
     def _open(self, path: str) -> list[str]:
-        with zipfile.ZipFile(path) as archive:
-            return _names(archive)
+        with open(path, "rb") as file:
+            return list(_members(path, file))
+
+    def _close(self, handle: list[str]) -> None:
+        pass
 
 
-def _names(archive: zipfile.ZipFile) -> list[str]:
-    return [each.removesuffix(".npy") for each in archive.namelist()]
+def _members(path: str, file: Any) -> dict[str, tuple[int, int, bool]]:
+    """Return of each array in an open zip file where its member begins, its bytes, and whether they lie uncompressed.
+
+    What was found last is kept, since a file may have thousands of arrays.
+    """
+    found = os.fstat(file.fileno())
+    key = path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    last = _last.get("opened")
+    if last is None or last[0] != key:
+        with zipfile.ZipFile(file) as archive:
+            listed = archive.infolist()
+        members: dict[str, tuple[int, int, bool]] = {}
+        for each in listed:
+            place = each.header_offset, each.file_size, each.compress_type == zipfile.ZIP_STORED
+            members.setdefault(each.filename.removesuffix(".npy"), place)
+        last = _last["opened"] = key, members
+    return last[1]
+
+
+_last: dict[str, tuple[Any, dict[str, tuple[int, int, bool]]]] = {}
+"""By what the zip file is known that was opened last, and its members."""
 
 
 def _mapped(file: Any, start: int, end: int) -> np.ndarray:
@@ -211,7 +233,10 @@ def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[
         raise ValueError("it holds Python objects, whose pickles could run code")
     if any(type(length) is not int or not 0 <= length < 1 << 62 for length in shape):
         raise ValueError(f"its header says a shape of {shape}")
-    needed = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    n_items = int(np.prod(shape, dtype=object))
+    if not dtype.itemsize and n_items > size:  # which NumPy would copy one by one
+        raise ValueError(f"its header says {n_items} items of no bytes")
+    needed = file.tell() + n_items * dtype.itemsize
     if needed > size:
         raise ValueError(f"{size} bytes are there, and {needed} are needed")
     return shape, fortran, dtype, file.tell()

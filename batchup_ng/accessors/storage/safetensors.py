@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import ArgumentError, SampleReadError
 from .base import of_one_length
 from .npy import NpyRows
+from .open_file import regular
 
 LONGEST_HEADER = 100_000_000
 """Bytes of a header that the reference implementation reads: ``MAX_HEADER_SIZE``."""
@@ -95,6 +96,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
         SampleReadError: the file is not there, or is of another kind.
     """
     try:
+        regular(path)
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if length > min(LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError
+from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import files_digest
-from .base import StoredRows, of_one_length
+from .base import StoredRows, called, of_one_length, reason
 from .chunks import ChunkedArray
 from .remote import RemoteSystem, is_remote, stamps_of
 
@@ -57,7 +58,8 @@ class ZarrRows(ChunkedArray):
         self._set_cache(cache)
         node = self._root(path)
         if hasattr(node, "array_keys"):
-            self.array = _chosen(node, self.path, array)
+            with _naming(self.path):
+                self.array = _chosen(node, self.path, array)
             self.close()
             super().__init__([_metadata(self.path, self.array)])
             node = self._handle()
@@ -79,7 +81,9 @@ class ZarrRows(ChunkedArray):
         if names is None:
             store = cls.__new__(cls)
             store._set_cache(cache)
-            names = sorted(getattr(store._root(path), "array_keys", list)())
+            node = store._root(path)
+            with _naming(store.path):
+                names = sorted(getattr(node, "array_keys", list)())
             StoredRows.close(store)
         return of_one_length(path, {name: cls(path, name, cache=cache) for name in names})
 
@@ -157,16 +161,27 @@ def _metadata(path: str, array: str) -> str:
     return next(filter(os.path.exists, files), files[0])
 
 
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Tell of what the library raises at damaged metadata which store it is of."""
+    try:
+        yield
+    except (BatchupError, MemoryError):
+        raise
+    except Exception as error:
+        raise SampleReadError(f"the arrays of {called(path)} cannot be listed ({reason(error)})", path) from error
+
+
 def _chosen(group: Any, path: str, array: str | None) -> str:
     """Return the path of an array in a group: that asked for, or that of the only one."""
-    names = sorted(group.array_keys())
-    if array is None and len(names) == 1:
-        return str(names[0])
     try:
         if array and not hasattr(group[array], "array_keys"):
             return array.strip("/")
     except (KeyError, ValueError):  # there is none of that name, or it is no name
         pass
+    names = sorted(group.array_keys())
+    if array is None and len(names) == 1:
+        return str(names[0])
     listed = ", ".join(map(repr, [*names, *(f"{name}/..." for name in sorted(group.group_keys()))][:20])) or "none"
     raise ArgumentError(f"array must be one of the arrays of {path!r}, not {array!r}; it has {listed}")
 

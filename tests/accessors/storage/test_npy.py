@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,32 @@ def test_a_compressed_array_is_refused_with_what_to_do(tmp_path: Path) -> None:
         bu.NpzRows(tmp_path / "x.npz")
 
 
+def test_the_directory_of_an_archive_is_read_once_for_all_its_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Any] = []
+    infolist = zipfile.ZipFile.infolist
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", lambda self: reads.append(self.filename) or infolist(self))
+    np.savez(tmp_path / "x.npz", **{f"c{n:03}": np.full(3, n) for n in range(300)})
+    (tmp_path / "y.npz").write_bytes((tmp_path / "x.npz").read_bytes())
+    for name in ("x.npz", "y.npz"):
+        columns = bu.NpzRows.columns(tmp_path / name)
+        assert [int(rows[1]) for rows in columns.values()] == list(range(300))
+    assert len(reads) == 2
+    np.savez(tmp_path / "y.npz", a=np.arange(4))
+    assert bu.NpzRows(tmp_path / "y.npz")[:].tolist() == [0, 1, 2, 3]
+
+
+def test_of_two_arrays_of_one_name_the_first_is_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name, number in (("b", 0), ("a", 1), ("a", 2)):
+            np.save(tmp_path / "x.npy", np.full(3, number))
+            with pytest.warns(UserWarning, match="Duplicate") if number == 2 else contextlib.nullcontext():
+                archive.writestr(f"{name}.npy", (tmp_path / "x.npy").read_bytes())
+    columns = bu.NpzRows.columns(tmp_path / "x.npz")
+    assert {name: rows[0] for name, rows in columns.items()} == {"b": 0, "a": 1}
+
+
 def test_s1_objects_are_refused(tmp_path: Path) -> None:
     class Canary:
         def __reduce__(self) -> Any:
@@ -177,8 +205,10 @@ def header(text: bytes, length: int | None = None) -> bytes:
         header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (-4,), }\n"),
         header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (4,), }\n", (1 << 32) - 1),
         header(b"(" * 9000),
+        header(b"{'descr': '|V0', 'fortran_order': False, 'shape': (10000000000000,), }\n"),
+        header(b"{'descr': [('a', '|V0')], 'fortran_order': False, 'shape': (3, 10000000000000), }\n"),
     ],
-    ids=["8 TiB", "more than counts", "negative", "4 GiB of header", "deep"],
+    ids=["8 TiB", "more than counts", "negative", "4 GiB of header", "deep", "no bytes", "no bytes in fields"],
 )
 def test_s4_a_header_that_claims_too_much_is_refused_before_memory_is_taken(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(content)

@@ -308,6 +308,14 @@ def test_a_member_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
             bu.TarShards(tmp_path / "y.tar", column)[0]
 
 
+def test_s4_a_member_of_items_without_bytes_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|V0", "fortran_order": False, "shape": (10**13,)})
+    write(tmp_path / "0.tar", [("a.npy", header.getvalue())])
+    with pytest.raises(SampleReadError, match=r"a\.npy.*10000000000000 items of no bytes"):
+        bu.TarShards(tmp_path / "0.tar", "npy")[0]
+
+
 def test_a_function_decodes(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.txt", b"1 2"), ("b.txt", b"3")])
     rows = bu.TarShards(tmp_path / "x.tar", "txt", decode=lambda raw: [int(each) for each in raw.split()])

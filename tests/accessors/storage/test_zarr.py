@@ -10,7 +10,7 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -252,3 +252,21 @@ def test_s10_whatever_a_store_holds_is_rows_or_our_error(tmp_path: Path, in_full
         capture_output=True, text=True, timeout=250, check=False, env={**os.environ, "PYTHONPATH": os.getcwd()},
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe{}", b"[]", b"null", b"1", b"[" * 5000, b'{"zarr_format":3,"node_type":"array"}']
+)
+@pytest.mark.parametrize(("form", "name"), [(2, ".zgroup"), (2, "a/.zarray"), (3, "zarr.json"), (3, "a/zarr.json")])
+def test_damaged_metadata_are_an_error_that_names_the_store(
+    tmp_path: Path, form: Literal[2, 3], name: str, content: bytes
+) -> None:
+    group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w", zarr_format=form)
+    for array in ("a", "b"):
+        group.create_array(array, data=np.arange(10))
+    (tmp_path / "x.zarr" / name).write_bytes(content)
+    for read in (lambda path: bu.ZarrRows(path)[:], lambda path: bu.ZarrRows(path, "a")[:], bu.from_file):
+        with pytest.raises((SampleReadError, ArgumentError), match=str(tmp_path / "x.zarr")):
+            read(tmp_path / "x.zarr")
+    if name.startswith("a"):
+        assert bu.ZarrRows(tmp_path / "x.zarr", "b")[:].tolist() == list(range(10))
