@@ -42,6 +42,8 @@ class albumentations(Operation):
         ArgumentTypeError: it is no such transform.
     """
 
+    in_place = True  # a transform of the user's may write to its image
+
     @known_names(OF_OTHERS)
     def __init__(self, transform: Any) -> None:
         if not callable(transform) or not hasattr(transform, "set_random_state"):
@@ -68,6 +70,8 @@ class albumentations(Operation):
         if not hasattr(self._of_thread, "transform"):
             self._of_thread.transform = copy.deepcopy(self.transform)
         transform, made = self._of_thread.transform, []
+        if isinstance(images, list):
+            images = [np.array(image) for image in images]  # an array was copied where it is not the operation's own
         for image, generator in zip(images, drawn, strict=True):
             transform.set_random_state(generator, random.Random(int(generator.integers(2**63))))
             made.append(np.asarray(transform(image=image)["image"]))

@@ -46,7 +46,7 @@ class Operation:
 
     numbers: int = 0  # how many the operation draws for each sample
     random: ClassVar[bool] = True
-    in_place: ClassVar[bool] = False  # whether it writes to the images that it is given
+    in_place: ClassVar[bool] = False  # whether it may write to the images that it is given
     last: ClassVar[bool] = False  # whether no operation can take what this one returns
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
@@ -82,7 +82,7 @@ class Operation:
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         """Return images and labels, changed as was drawn; the labels are None where the batch has none.
 
-        With `in_place` it writes to `images`, which are then writable and C-contiguous, and returns them.
+        With `in_place` it may write to `images`, where they are an array: a writable, C-contiguous one.
         """
         raise NotImplementedError
 
@@ -180,7 +180,7 @@ class compose(Operation):
                     f"source.map(fn, rng='sample')"
                 )
             images = operation.checked(images)
-            if operation.in_place and not (mine and images.flags.carray):
+            if operation.in_place and isinstance(images, np.ndarray) and not (mine and images.flags.carray):
                 images = copied(images)
             images, labels = operation.apply(images, labels, operation.draw(rng))
             mine = True  # it was copied, or the operation made it

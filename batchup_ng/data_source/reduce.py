@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
+from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory_pool import FRESH
 
 ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
@@ -25,7 +27,8 @@ def batch_map_concat(
     """Return the results of ``func(*batch)`` joined over all batches, in order.
 
     Args:
-        func: Called with the arrays of each batch; returns an array, a tuple of arrays, or None for nothing.
+        func: Called with the arrays of each batch; returns an array, a tuple of arrays, or None for nothing. It may
+            return the same array again and again.
         batch_iter: Iterator of batches.
         progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
         n_batches: How many batches to process at most; also the total that is shown.
@@ -36,7 +39,7 @@ def batch_map_concat(
     """
     kept = [
         _as_tuple(result, (np.ndarray,), "a single result as a NumPy array")
-        for _, result in _results_of(func, batch_iter, progress_iter_func, n_batches, prepend_args)
+        for _, result in _results_of(_finishing(func), batch_iter, progress_iter_func, n_batches, prepend_args)
         if result is not None
     ]
     return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)]) if kept else None
@@ -82,10 +85,16 @@ def batch_map_mean(
                 f"{list(map(np.shape, sums))}, then {list(map(np.shape, values))}; if they are one value a sample, "
                 f"pass sum_axis=0"
             )
-        sums = list(values) if sums is None else list(map(operator.add, sums, values))
+        # The first are copied: `func` may return the same array for each batch.
+        sums = [value + 0 for value in values] if sums is None else list(map(operator.add, sums, values))
     if sums is None:
         return None
     return tuple([np.array(total).astype(float) / n_samples for total in sums])
+
+
+def _finishing(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose results nothing else refers to: a copy of those of `func` where something does."""
+    return lambda *args, **named: finished(func(*args, **named), FRESH)
 
 
 def _results_of(

@@ -12,6 +12,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import augment
+from batchup_ng.augment.base import copied
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing import assert_reproducible
 from tests.augment.helpers import images, rng
@@ -110,3 +111,23 @@ def test_what_is_no_pipeline_is_refused() -> None:
             augment.albumentations(wrong)
     with pytest.raises(ArgumentTypeError, match=r"must be an operation of batchup_ng\.augment.*albumentations"):
         augment.compose(len)  # type: ignore[arg-type]
+
+
+def test_a_transform_that_writes_to_its_image_changes_nothing_that_is_given(A: Any) -> None:
+    def inverted(image: np.ndarray, **_: Any) -> np.ndarray:
+        return np.invert(image, out=image)
+
+    operation = augment.albumentations(A.Compose([A.Lambda(image=inverted, p=1)]))
+    for n in (3, 40):  # of 5 kB, of 72 kB
+        x = images(n)
+        for given in (x.copy(), copied(x), [*x.copy()], [x[0].copy(), x[1, :9].copy(), *x[2:].copy()]):
+            wanted = [np.invert(image) for image in given]
+            for _ in range(2):
+                (made,) = operation(given, rng=rng(n))
+                for image, other in zip(made, wanted, strict=True):
+                    np.testing.assert_array_equal(image, other)
+    kept = images(40)
+    twice = bu.ArrayDataSource([kept]).map(lambda x, rng: (x, operation(x, rng=rng)[0]), rng="sample")
+    for x, y in twice.batch_iterator(30):
+        np.testing.assert_array_equal(np.invert(x), y)
+    np.testing.assert_array_equal(kept, images(40))

@@ -166,6 +166,41 @@ def test_who_owns_a_batch_may_have_its_parts_written_to(n: int) -> None:
     assert not np.shares_memory(mine, x)
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_a_source_hands_over_the_images_that_it_does_not_keep(n: int) -> None:
+    given: list[Any] = []
+    kept: list[np.ndarray] = []
+
+    class Watched(augment.flip):
+        def writing_to(self, own: Any, /, *batch: Any, **named: Any) -> Any:
+            given.append(list(own))
+            return super().writing_to(own, *batch, **named)
+
+    def keeping(x: np.ndarray, y: np.ndarray) -> Any:
+        kept.append(x)
+        return x, y
+
+    def keeping_nothing(x: np.ndarray, y: np.ndarray) -> Any:
+        return x, y
+
+    watched = Watched(p=1.0)
+    source = bu.ArrayDataSource([images(2 * n), np.arange(2 * n)])
+    named = bu.ArrayDataSource({"image": images(2 * n), "label": np.arange(2 * n)})
+    for made, own in (
+        (source.map(watched, rng="sample"), [0, 1]),
+        (source.map(keeping_nothing).map(watched, rng="sample").map(watched, rng="sample"), [0, 1]),
+        (named.map(watched, rng="sample"), ["image", "label"]),
+        (source.map(keeping).map(watched, rng="sample"), [1]),
+    ):
+        given.clear()
+        with bu.WorkerThreadPool(1) as pool:
+            for way in (made, pool.parallel_data_source(made)):
+                list(way.batch_iterator(n))
+        assert len(given) >= 4
+        assert all(parts == own for parts in given)
+    np.testing.assert_array_equal(np.concatenate(kept[:2]), images(2 * n))
+
+
 def test_chains_are_pickled_as_they_are() -> None:
     chain = augment.compose(*NEED_NUMPY)
     copy = pickle.loads(pickle.dumps(chain))

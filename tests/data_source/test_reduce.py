@@ -135,3 +135,21 @@ def test_functions_are_called_by_name() -> None:
     result = source.batch_map_concat(lambda y, x: y, 4)
     assert result is not None
     np.testing.assert_array_equal(result[0], A + 1.0)
+
+
+def test_a_function_may_return_one_array_again_and_again() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    memory, total = np.empty((8, 3)), np.empty(3)
+
+    def doubled(x: np.ndarray) -> Any:
+        return np.multiply(x, 2, out=memory[: len(x)]), np.array([1])
+
+    def summed(x: np.ndarray) -> Any:
+        return np.sum(x, axis=0, out=total)
+
+    source = bu.ArrayDataSource([x])
+    joined, ones = bu.batch_map_concat(doubled, source.batch_iterator(8)) or ()
+    np.testing.assert_array_equal(joined, 2 * x)
+    assert ones.tolist() == [1, 1, 1]
+    (mean,) = bu.batch_map_mean(summed, source.batch_iterator(8)) or ()
+    np.testing.assert_allclose(mean, x.mean(axis=0))
