@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from .handover import AheadIterator, handed_over
 from .torch_dataloader import from_dataloader
+from .torch_ranks import RankCheck
 
 try:
     import torch
@@ -70,13 +72,18 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
 def as_dataset(loader: Loader, device: Any = None, channels_first: bool = False, dtype: Any = None) -> LoaderDataset:
     """Return `loader` as a ``torch.utils.data.IterableDataset`` whose items are whole batches.
 
-    Give it to ``DataLoader(dataset, batch_size=None)``; to Lightning's ``fit`` as it is, which then saves and loads its
-    state with its own checkpoints; to Hugging Face's ``Trainer`` as what ``get_train_dataloader`` returns. A loop with
-    Accelerate takes it, or :func:`to_torch`, without ``prepare``, and the loader has ``shard="auto"``.
+    Pass it to ``DataLoader(dataset, batch_size=None)``, or to Lightning's ``fit``, whose checkpoints then include its
+    state. Hugging Face's ``Trainer`` takes it from ``get_train_dataloader``. With several processes the loader needs
+    ``shard="auto"``. The exception is ``accelerator.prepare(DataLoader(dataset, batch_size=None))``: there process 0
+    reads for all processes, and the loader has no ``shard=``.
 
     Args:
         loader: Each iteration over the data set is its next epoch.
         device: This and the others are those of :func:`to_torch`.
+
+    Raises:
+        ArgumentError: when an epoch begins: ``torch.distributed`` has several processes, and ``shard=`` of the loader
+            does not fit. ``shard=None`` gives each process all of the data, with a warning.
     """
     if not isinstance(loader, Loader):
         raise ArgumentTypeError(f"loader must be a batchup_ng.Loader, not a {type(loader).__name__}; wrap it in one")
@@ -91,12 +98,13 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+        self._ranks = RankCheck()
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise ArgumentError(_NOT_IN_WORKERS)
-        batches: Iterator[Any] = iter(self._loader)
-        return batches
+        self._ranks.of_loader(self._loader, self)
+        return DatasetIterator(self._loader)
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, however many of it are left."""
@@ -124,6 +132,23 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._loader!r}>"
+
+
+class DatasetIterator(IteratorView):
+    """One epoch of a loader; its states are those of the loader, for the ``StatefulDataLoader`` of torchdata."""
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__(iter(loader))
+        self._loader = loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the epoch is: see :meth:`~batchup_ng.Loader.state_dict`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
+        self._loader.load_state_dict(state)
+        self._iterator = iter(self._loader)
 
 
 _NOT_IN_WORKERS = (

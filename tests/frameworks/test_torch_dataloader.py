@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,13 @@ import batchup_ng as bu
 from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.work_pool import AbstractWorkerPool
 
+from .strikes import Interrupt, Strike, struck_at_each_line, taken
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.utils import data  # noqa: E402  # behind the skip
 
-from batchup_ng.frameworks import torch_dataloader  # noqa: E402
+from batchup_ng.frameworks import torch_choice, torch_dataloader  # noqa: E402
 from batchup_ng.frameworks.torch_dataloader import from_dataloader  # noqa: E402
 
 N = 23
@@ -279,7 +282,7 @@ def test_random_transforms_do_not_depend_on_the_workers(
     expected = seen(pool="serial")
     assert seen(pool=pools[1]) == expected
     assert seen() == expected
-    monkeypatch.setattr(torch_dataloader, "SHORT", 0.0)  # so that the first batches are those of the trial
+    monkeypatch.setattr(torch_choice, "SHORT", 0.0)  # so that the first batches are those of the trial
     assert seen(workers=1) == expected
     assert expected[0][0] != expected[0][1]
 
@@ -439,6 +442,58 @@ def test_each_worker_process_begins_once(pools: list[AbstractWorkerPool], tmp_pa
     assert found.keys() >= pids
     assert os.getpid() not in found
     assert sorted(number for numbers in found.values() for number in numbers) in (["0"], ["1"], ["0", "1"])
+
+
+@pytest.mark.parametrize("sampler", [None, "generator"])
+def test_a_strike_at_any_line_loses_no_batch_in_silence(pool: AbstractWorkerPool, sampler: Any, in_full: bool) -> None:
+    """As the handler of a signal that raises, in a loop that goes on."""
+
+    class Own(data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(N)
+
+    def run() -> None:
+        seen: list[Any] = []
+        with from_dataloader(data.DataLoader(torch.arange(N), 4, sampler=sampler and Own()), pool=pool) as batches:
+            try:
+                iterator = iter(batches)
+            except (Strike, Interrupt):
+                iterator = iter(batches)
+            ended = taken(iterator, torch.Tensor.tolist, seen)
+            outcomes.append(ended)
+            iterator.close()
+        everything = [list(range(N))[start : start + 4] for start in range(0, N, 4)]
+        assert seen == everything[: len(seen)]
+        assert len(seen) == len(everything) or not ended
+
+    outcomes: list[bool] = []
+    files = {torch_dataloader.__file__}
+    for _ in struck_at_each_line(run, files | ({__file__} if sampler else set()), 1 if in_full else 7):
+        pass
+    assert True in outcomes
+
+
+def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorkerPool) -> None:
+    class Fails(data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(8)
+            raise ValueError("of the sampler")
+
+    with from_dataloader(data.DataLoader(torch.arange(N), 4, sampler=Fails()), pool=pool) as batches:
+        iterator = iter(batches)
+        assert [len(next(iterator)) for _ in range(2)] == [4, 4]
+        with pytest.raises(ValueError, match="of the sampler"):
+            next(iterator)
+        with pytest.raises(bu.PoolClosed, match="of the sampler"):
+            next(iterator)
+
+
+def test_three_threads_share_an_epoch(pool: AbstractWorkerPool) -> None:
+    with from_dataloader(data.DataLoader(torch.arange(200), 1), pool=pool) as batches:
+        iterator = iter(batches)
+        with ThreadPoolExecutor(3) as threads:
+            found = [each.result() for each in [threads.submit(list, iterator) for _ in range(3)]]
+    assert sorted(int(batch) for part in found for batch in part) == list(range(200))
 
 
 def test_each_thread_begins_once_and_the_consumer_never(pool: AbstractWorkerPool, tmp_path: Any) -> None:

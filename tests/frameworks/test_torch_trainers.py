@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,66 @@ def test_accelerate_in_one_process(dispatch: bool | None, expected: list[list[fl
         prepared.set_epoch(1)
         rest = accelerate.skip_first_batches(prepared, 3)
         assert [batch["x"].tolist() for batch in rest] == expected[PER_EPOCH + 3 : 2 * PER_EPOCH]
+
+
+def stopped_at(dataloader: Any, batches: int) -> tuple[list[list[float]], Any]:
+    """Return what a ``DataLoader`` with states gives, up to so many batches, and its state then."""
+    seen: list[list[float]] = []
+    while True:
+        for batch in dataloader:
+            seen.append(batch["x"].tolist())
+            if len(seen) == batches:
+                return seen, json.loads(json.dumps(dataloader.state_dict()))
+
+
+class AsStatefulDataLoader:
+    """Calls a data set as torchdata's ``StatefulDataLoader`` does, which is not installed everywhere."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset, self.iterator = dataset, None
+
+    def __iter__(self) -> Any:
+        if self.iterator is None:
+            self.iterator = iter(self.dataset)
+        iterator, self.now, self.iterator = self.iterator, self.iterator, None
+        return iterator
+
+    def state_dict(self) -> Any:
+        return {"dataset": self.dataset.state_dict(), "iterator": self.now.state_dict()}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.dataset.load_state_dict(state["dataset"])
+        self.iterator = iter(self.dataset)
+        self.iterator.load_state_dict(state["iterator"])
+
+
+def with_torchdata(dataset: Any) -> Any:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    return torchdata.StatefulDataLoader(dataset, batch_size=None)
+
+
+def with_accelerate(dataset: Any) -> Any:
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    how = accelerate.DataLoaderConfiguration(use_stateful_dataloader=True, dispatch_batches=False)
+    plain = torch.utils.data.DataLoader(dataset, batch_size=None)
+    return accelerate.Accelerator(cpu=True, dataloader_config=how).prepare(plain)
+
+
+@pytest.mark.parametrize("make", [AsStatefulDataLoader, with_torchdata, with_accelerate])
+@pytest.mark.parametrize("saved", [1, 3, PER_EPOCH, PER_EPOCH + 1, 2 * PER_EPOCH - 1])
+def test_a_stateful_dataloader_resumes(make: Any, saved: int, expected: list[list[float]]) -> None:
+    with loader() as batches:
+        seen, state = stopped_at(make(as_dataset(batches)), saved)
+    with loader() as batches:
+        again = make(as_dataset(batches))
+        again.load_state_dict(state)
+        rest = []
+        for epoch in range(saved // PER_EPOCH, EPOCHS):
+            if hasattr(again, "set_epoch"):  # Accelerate counts the epochs of a program from 0, unless it is told
+                again.set_epoch(epoch)
+            rest += [batch["x"].tolist() for batch in again]
+    assert seen + rest == expected
 
 
 class Weight(torch.nn.Module):

@@ -23,7 +23,9 @@ class IteratorView(Iterator[Any]):
         self._iterator = iterator
 
     def __next__(self) -> Any:
-        return next(self._iterator)
+        for batch in self._iterator:  # next() is a call, and an interrupt after it would lose the batch
+            return batch
+        raise StopIteration
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by copy and pickle before there is anything
@@ -121,7 +123,9 @@ class LoaderIterator(IteratorView):
     def __next__(self) -> Any:
         if self._replaced_by:
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
-        return next(self._iterator)
+        for batch in self._iterator:  # next() is a call, and an interrupt after it would lose the batch
+            return batch
+        raise StopIteration
 
     def close(self) -> None:
         """End the epoch, unless it went to another call of ``iter``."""
