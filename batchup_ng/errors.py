@@ -190,7 +190,7 @@ def _class_for(kind: Any) -> type[BatchError]:
     return made
 
 
-copyreg.pickle(MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, unused-ignore]
+copyreg.pickle(MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
 
 
 def state_of(error: BaseException) -> dict[str, Any]:

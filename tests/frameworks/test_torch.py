@@ -192,6 +192,31 @@ def test_tensors_in_a_batch_are_handed_over_too() -> None:
     assert one({"x": images}, device="meta", dtype=torch.float16)["x"].dtype == torch.float16
 
 
+@pytest.mark.parametrize("device", [None, "meta"])
+def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None:
+    images, boxes = np.zeros((3, 8, 6, 3), np.uint8), np.zeros((3, 5, 7, 4), np.float32)
+    turned, same = (3, 3, 8, 6), (3, 5, 7, 4)
+
+    def shapes(batch: Any, channels_first: Any) -> Any:
+        made = one(batch, channels_first=channels_first, device=device)
+        return {k: v.shape for k, v in made.items()} if isinstance(made, dict) else [each.shape for each in made]
+
+    assert shapes((images, boxes), [0]) == [turned, same]
+    assert shapes([boxes, images], (1,)) == [same, turned]
+    assert shapes({"x": images, "boxes": boxes}, ["x"]) == {"x": turned, "boxes": same}
+    assert shapes(({"a": images}["a"], boxes[0]), True) == [turned, boxes[0].shape]
+    assert shapes((images, boxes), []) == shapes((images, boxes), False) == [images.shape, same]
+    assert shapes((images, images), [0, 1]) == [turned, turned]
+    with pytest.raises(bu.ArgumentError, match=r"several: \(3, 8, 6, 3\) and \(3, 5, 7, 4\); name"):
+        shapes((images, boxes), True)
+    for wrong in ([2], ["x"], [-1]):
+        with pytest.raises(bu.ArgumentError, match="which is no array of four axes"):
+            shapes((images, boxes), wrong)
+    for wrong in ("x", 0, [True], {"x"}):
+        with pytest.raises(bu.ArgumentTypeError, match="channels_first must be"):
+            to_torch(iter([]), channels_first=wrong)
+
+
 # -- on a device: that without memory stands for those that batches are copied to on a thread ------------------------
 
 
