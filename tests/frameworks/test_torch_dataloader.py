@@ -488,6 +488,17 @@ def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorker
             next(iterator)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_travel(pool: AbstractWorkerPool) -> None:
+    def nested_rows(index: int) -> Any:
+        return torch.nested.nested_tensor([torch.arange(index + 1.0), torch.arange(2.0)])
+
+    with from_dataloader(data.DataLoader(Samples(nested_rows, 4), None), pool=pool) as batches:
+        assert [[row.tolist() for row in batch.unbind()] for batch in batches] == [
+            [[float(n) for n in range(index + 1)], [0.0, 1.0]] for index in range(4)
+        ]
+
+
 def test_three_threads_share_an_epoch(pool: AbstractWorkerPool) -> None:
     with from_dataloader(data.DataLoader(torch.arange(200), 1), pool=pool) as batches:
         iterator = iter(batches)

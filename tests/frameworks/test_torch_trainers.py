@@ -186,3 +186,42 @@ def test_hugging_face_resumes_behind_any_batch(saved: int, expected: list[list[f
     with loader() as batches:
         batches.load_state(checkpoint / "loader.json")
         assert given() == expected[saved:]
+
+
+@pytest.mark.thorough
+def test_hugging_face_trains_with_its_own_loader_on_our_pool(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    from batchup_ng.frameworks.torch import from_dataloader
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            theirs = super().get_train_dataloader()
+            return from_dataloader(theirs, pool="serial") if ours else theirs
+
+    def given() -> list[list[float]]:
+        quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+        sizes = {"num_train_epochs": 2, "per_device_train_batch_size": SIZE, "save_strategy": "no"}
+        module = Weight()
+        data = [{"x": torch.tensor(float(number))} for number in range(N)]
+        Trainer(module, transformers.TrainingArguments(tmp_path, **sizes, **quiet), train_dataset=data).train()
+        return module.given
+
+    ours = False
+    expected = given()
+    ours = True
+    assert given() == expected
+    assert sorted(n for batch in expected[:PER_EPOCH] for n in batch) == list(range(N))
+
+
+@pytest.mark.thorough
+def test_a_loader_that_accelerate_has_prepared_runs_on_our_pool() -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    from batchup_ng.frameworks.torch import from_dataloader
+
+    plain = torch.utils.data.DataLoader(torch.arange(N), SIZE, shuffle=True)
+    prepared = accelerate.Accelerator(cpu=True).prepare(plain)
+    with from_dataloader(prepared, pool="serial") as loader:
+        epochs = [[n for batch in loader for n in batch.tolist()] for _ in range(2)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(N))] * 2
+    assert epochs[0] != epochs[1]
