@@ -10,6 +10,7 @@ Where no such class can be made, it is a plain :class:`BatchError`.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import functools
 import pickle
 import types
@@ -95,7 +96,7 @@ class BatchError(BatchupError):
     _kind: type[BaseException] | None = None
 
     def __str__(self) -> str:
-        return self._text or super().__str__()
+        return self._text or (str(self.args[0]) if len(self.args) == 1 else super().__str__())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -166,15 +167,30 @@ MADE_BY_PYTHON = 1 << 9
 """Flag of types that are not built in: Py_TPFLAGS_HEAPTYPE."""
 
 
+class MadeClass(type):
+    """The type of the classes that :func:`_class_for` makes: a pickle has the class of the original in their place.
+
+    PyTorch's workers, for one, send the class of an exception.
+    """
+
+    _kind: type[BaseException]
+
+
 @functools.lru_cache(maxsize=256)
 def _class_for(kind: Any) -> type[BatchError]:
     """Return the class of errors that are batch errors and of `kind`; :class:`BatchError` where there can be none."""
     try:
-        made: type[BatchError] = types.new_class(f"BatchError[{kind.__name__}]", (BatchError, kind))
+        made: type[BatchError] = types.new_class(
+            f"BatchError[{kind.__name__}]", (BatchError, kind), {"metaclass": MadeClass}
+        )
         made.__module__ = BatchError.__module__
+        made._kind = kind
     except Exception:
         return BatchError
     return made
+
+
+copyreg.pickle(MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
 
 
 def state_of(error: BaseException) -> dict[str, Any]:
@@ -189,8 +205,11 @@ def state_of(error: BaseException) -> dict[str, Any]:
     return {**state, **getattr(error, "__dict__", {})}
 
 
-class SampleTimeout(BatchupError, TimeoutError):
-    """Making a sample, or the batch that it is in, took longer than its time limit."""
+class SampleTimeout(BatchupError, TimeoutError, RuntimeError):
+    """Making a sample, or the batch that it is in, took longer than its time limit.
+
+    It is a ``RuntimeError`` as well, as the timeout of PyTorch's ``DataLoader`` is.
+    """
 
 
 class TooManyErrors(BatchupError, RuntimeError):

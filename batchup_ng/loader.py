@@ -115,8 +115,8 @@ class Loader:
         workers: How many; None for every CPU that this process may use.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
-        shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes. This, `uneven` and `pad_mask` are
-            those of ``source.batch_iterator``.
+        shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
+            This, `uneven` and `pad_mask` are those of ``source.batch_iterator``.
         buffer: The most batches that are under way or done, ahead of the consumer.
         on_error: What to do about samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
@@ -146,7 +146,7 @@ class Loader:
         workers: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         drop_last: bool = False,
-        shard: Any = None,
+        shard: Any = validation.NOT_GIVEN,
         uneven: str = "pad",
         pad_mask: bool = False,
         buffer: int = 20,
@@ -163,6 +163,8 @@ class Loader:
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
         source = source_of(data)
+        self.shard_given = shard is not validation.NOT_GIVEN
+        shard = shard if self.shard_given else None
         self._seed_drawn = draws_seed(shuffle)
         if self._seed_drawn:
             if shard is not None:
@@ -315,6 +317,10 @@ class Loader:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
         if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
             _end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
+
+    def shard_world(self) -> int:
+        """Return among how many processes the data are shared out."""
+        return self._options_of(self._progress.next).shard.world
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.

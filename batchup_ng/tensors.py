@@ -1,7 +1,7 @@
 """PyTorch's tensors as memory: whose it is, a copy of it, its bytes.
 
 Only plain tensors are looked into: dense ones in main memory, without gradients. All others (of a GPU, sparse,
-quantized, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that NumPy lacks.
+quantized, nested, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that NumPy lacks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_tensor(value: Any) -> bool:
     if type(value) is not getattr(sys.modules.get("torch"), "Tensor", None):
         return False
     plain: bool = value.layout is sys.modules["torch"].strided and value.device.type == "cpu"
-    return plain and not value.requires_grad and not value.is_quantized
+    return plain and not value.requires_grad and not value.is_quantized and not value.is_nested
 
 
 def is_any_tensor(value: Any) -> bool:

@@ -20,6 +20,17 @@ R = TypeVar("R")
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
 """A size in bytes, with the unit, if there is one, and the letter that makes it a power of 1,024."""
 
+
+class NotGiven:
+    """The type of :data:`NOT_GIVEN`."""
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+NOT_GIVEN: Any = NotGiven()
+"""Default of an argument for which None has a meaning."""
+
 TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this returns"
 
 ELSEWHERE = {

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import validation
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 
 try:
@@ -77,7 +77,8 @@ def endless(loader: Loader) -> Iterator[Any]:
 
     The order is the loader's, whatever its source is, the workers go on from one epoch to the next without a pause, and
     a state that was loaded into the loader may be of the middle of an epoch. Keras takes two batches first, to learn
-    their shapes, which it trains on later; hence states are ahead of the training.
+    their shapes, which it trains on later; hence states are ahead of the training. Keras takes nothing but a generator
+    here, and Python ends a generator that raises an exception: after one, call this again.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader((np.zeros((5, 1)), np.zeros(5)), 2) as loader:
@@ -142,7 +143,12 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         return iter(self._loader)  # what adapts a layer to the data, say, iterates
 
     def __getitem__(self, index: int) -> Any:
-        """Return batch `index` of the epoch."""
+        """Return batch `index` of the epoch.
+
+        Raises:
+            ArgumentError: several processes train, and Keras or nobody shards the batches.
+        """
+        self._check_ranks()
         order = _order_of_keras()
         if order is not None:
             with self._lock:
@@ -151,6 +157,23 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
                 if self._pass is not None and self._pass.order is order and self._pass.is_next(index):
                     return self._next(self._pass)
         return self._loader.batch(index)
+
+    def _check_ranks(self) -> None:
+        """Refuse ``auto_shard_dataset``: Keras asks for every n-th batch then, and no epoch would be gone through."""
+        distribution = keras.distribution.distribution()
+        if not getattr(distribution, "_is_multi_process", False):
+            return
+        if getattr(distribution, "auto_shard_dataset", False):
+            raise ArgumentError(
+                "auto_shard_dataset of the distribution is True, so that Keras asks each process for every n-th batch "
+                "and no epoch comes to its end; set distribution.auto_shard_dataset = False and make the loader with "
+                "shard='auto'"
+            )
+        if not self._loader.shard_given:
+            raise ArgumentError(
+                "several processes train, and each would be given all of the data, for this loader has no shard=; make "
+                "it with shard='auto', or with shard=None if that is meant"
+            )
 
     def on_epoch_end(self) -> None:
         """Count the epoch, if Keras went through it; Keras calls this before it begins with the first, too."""

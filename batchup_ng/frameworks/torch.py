@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from .handover import AheadIterator, handed_over
 from .torch_dataloader import from_dataloader
+from .torch_ranks import RankCheck
 
 try:
     import torch
@@ -29,7 +31,7 @@ except ImportError as error:
 __all__ = ["as_dataset", "from_dataloader", "to_torch"]
 
 
-def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dtype: Any = None) -> Any:
+def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtype: Any = None) -> Any:
     """Return what iterates as `batches` does, with tensors in the place of arrays.
 
     On the CPU a tensor is the array's own memory, which no later batch is written to as long as the tensor, or a view
@@ -41,10 +43,16 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
         device: Where the tensors are to be; None for the CPU. ``"cuda"`` is the device that is current when an epoch
             begins.
-        channels_first: Whether arrays of four axes, ``(n, h, w, c)``, become ``(n, c, h, w)``: as views, which torch
-            calls the memory format ``channels_last`` and computes convolutions on as they are.
+        channels_first: The images, ``(n, h, w, c)``, that become ``(n, c, h, w)``: a list of names or places in the
+            batch, such as ``["image"]`` or ``[0]``. True: the array of four axes; several in a batch are an error. The
+            results are views, which torch calls the memory format ``channels_last`` and computes convolutions on
+            without a copy.
         dtype: What floating-point arrays become; others, such as labels or images of bytes, keep their dtype, as in
             ``Module.to``. Turn bytes to numbers on the device, ``x.float() / 255``: a quarter of the transfer.
+
+    Raises:
+        ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several.
+        ArgumentTypeError: `batches` is none of these, or `channels_first` is neither a bool nor such a list.
 
     Tuples, dicts and lists are kept, with tensors in them; strings, objects and dates stay as they are. Arrays that are
     read-only or of foreign byte order, neither of which a tensor can be, are copied.
@@ -57,26 +65,33 @@ def to_torch(batches: Any, device: Any = None, channels_first: bool = False, dty
     torch.Size([1, 3, 8, 6]) torch.uint8 tensor([4])
     """
     place = torch.device("cpu" if device is None else device)
-    shaped = partial(_tensor, channels_first=channels_first)
+    tensors: Callable[[Any], Any] = partial(_map, _tensor)
+    if _checked(channels_first):
+        tensors = partial(_with_channels_first, which=channels_first)
     if place.type == "cuda":
-        return handed_over(batches, lambda iterator: _cuda_iterator(iterator, shaped, place, dtype))
-    convert = partial(_map, lambda leaf: _moved(shaped(leaf), place, dtype))
-    if place.type == "cpu":
-        convert = partial(_map, shaped) if dtype is None else convert
+        return handed_over(batches, lambda iterator: _cuda_iterator(iterator, tensors, place, dtype))
+    convert = tensors
+    if place.type != "cpu" or dtype is not None:
+        convert = lambda batch: _map(lambda leaf: _moved(leaf, place, dtype), tensors(batch))  # noqa: E731
     ahead = place.type != "cpu"
     return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead))
 
 
-def as_dataset(loader: Loader, device: Any = None, channels_first: bool = False, dtype: Any = None) -> LoaderDataset:
+def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, dtype: Any = None) -> LoaderDataset:
     """Return `loader` as a ``torch.utils.data.IterableDataset`` whose items are whole batches.
 
-    Give it to ``DataLoader(dataset, batch_size=None)``; to Lightning's ``fit`` as it is, which then saves and loads its
-    state with its own checkpoints; to Hugging Face's ``Trainer`` as what ``get_train_dataloader`` returns. A loop with
-    Accelerate takes it, or :func:`to_torch`, without ``prepare``, and the loader has ``shard="auto"``.
+    Pass it to ``DataLoader(dataset, batch_size=None)``, or to Lightning's ``fit``, whose checkpoints then include its
+    state. Hugging Face's ``Trainer`` takes it from ``get_train_dataloader``. With several processes the loader needs
+    ``shard="auto"``. The exception is ``accelerator.prepare(DataLoader(dataset, batch_size=None))``: there process 0
+    reads for all processes, and the loader has no ``shard=``.
 
     Args:
         loader: Each iteration over the data set is its next epoch.
         device: This and the others are those of :func:`to_torch`.
+
+    Raises:
+        ArgumentError: when an epoch begins: ``torch.distributed`` has several processes, and ``shard=`` of the loader
+            does not fit. ``shard=None`` gives each process all of the data, with a warning.
     """
     if not isinstance(loader, Loader):
         raise ArgumentTypeError(f"loader must be a batchup_ng.Loader, not a {type(loader).__name__}; wrap it in one")
@@ -91,12 +106,13 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+        self._ranks = RankCheck()
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise ArgumentError(_NOT_IN_WORKERS)
-        batches: Iterator[Any] = iter(self._loader)
-        return batches
+        self._ranks.of_loader(self._loader, self)
+        return DatasetIterator(self._loader)
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, however many of it are left."""
@@ -126,6 +142,23 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         return f"<{type(self).__name__} of {self._loader!r}>"
 
 
+class DatasetIterator(IteratorView):
+    """One epoch of a loader; its states are those of the loader, for the ``StatefulDataLoader`` of torchdata."""
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__(iter(loader))
+        self._loader = loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the epoch is: see :meth:`~batchup_ng.Loader.state_dict`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
+        self._loader.load_state_dict(state)
+        self._iterator = iter(self._loader)
+
+
 _NOT_IN_WORKERS = (
     "this data set hands out batches that the workers of its Loader make, so that no other process can; pass "
     "num_workers=0 to torch's DataLoader, and workers= to the Loader"
@@ -139,17 +172,14 @@ def _map(fn: Callable[[Any], Any], value: Any) -> Any:
     """Return `value` with `fn` applied to the arrays and tensors in it."""
     if isinstance(value, (np.ndarray, torch.Tensor)):
         return fn(value)
-    if isinstance(value, tuple):
-        parts = [_map(fn, part) for part in value]
-        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
-    if isinstance(value, list):
-        return [_map(fn, part) for part in value]
+    if isinstance(value, (tuple, list)):
+        return _like(value, [_map(fn, part) for part in value])
     if isinstance(value, Mapping):
         return {name: _map(fn, part) for name, part in value.items()}
     return value
 
 
-def _tensor(value: Any, channels_first: bool) -> Any:
+def _tensor(value: Any) -> Any:
     """Return an array of numbers as a tensor, on its memory where torch can use that; others as they are."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
@@ -157,7 +187,61 @@ def _tensor(value: Any, channels_first: bool) -> Any:
         if not value.flags.carray or not value.dtype.isnative:  # as pools hand out none: contiguous, aligned, writable
             value = _shareable(value)
         value = torch.from_numpy(value)
-    return value.permute(0, 3, 1, 2) if channels_first and value.ndim == 4 else value
+    return value
+
+
+def _checked(channels_first: Any) -> bool:
+    """Return whether there is anything to turn."""
+    if isinstance(channels_first, bool):
+        return channels_first
+    if isinstance(channels_first, (list, tuple)) and all(type(each) in (int, str) for each in channels_first):
+        return bool(channels_first)
+    raise ArgumentTypeError(
+        f"channels_first must be a bool or a list of names or places of images, such as ['image'] or [0], not "
+        f"{channels_first!r:.80}"
+    )
+
+
+def _with_channels_first(batch: Any, which: Any) -> Any:
+    """Return a batch as tensors, the images in it as ``(n, c, h, w)``."""
+    turned: list[tuple[int, ...]] = []
+
+    def turn(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
+            return leaf
+        turned.append(tuple(leaf.shape))
+        return leaf.permute(0, 3, 1, 2)
+
+    batch = _map(_tensor, batch)
+    if which is True:
+        batch = _map(turn, batch)
+        if len(turned) > 1:
+            shapes = " and ".join(map(str, turned))
+            raise ArgumentError(
+                f"channels_first=True is for batches with one array of four axes, and this has several: {shapes}; name "
+                f"the images, channels_first=['image'], or their places, channels_first=[0]"
+            )
+        return batch
+    parts = dict(batch) if isinstance(batch, Mapping) else dict(enumerate(batch if _has_places(batch) else [batch]))
+    for name in which:
+        before = len(turned)
+        parts[name] = _map(turn, parts.get(name))
+        if len(turned) == before:
+            raise ArgumentError(f"channels_first names {name!r}, which is no array of four axes, (n, h, w, c)")
+    if isinstance(batch, Mapping):
+        return parts
+    return _like(batch, list(parts.values())) if _has_places(batch) else parts[0]
+
+
+def _has_places(batch: Any) -> bool:
+    return isinstance(batch, (tuple, list))
+
+
+def _like(value: Any, parts: list[Any]) -> Any:
+    """Return the parts in a container such as `value` is."""
+    if isinstance(value, list):
+        return parts
+    return value._make(parts) if hasattr(value, "_make") else tuple(parts)
 
 
 def _shareable(array: np.ndarray) -> np.ndarray:
@@ -180,11 +264,11 @@ def _dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
 # -- to a GPU ------------------------------------------------------------------------------------------------------
 
 
-def _cuda_iterator(iterator: Any, shaped: Callable[[Any], Any], device: torch.device, dtype: Any) -> AheadIterator:
+def _cuda_iterator(iterator: Any, tensors: Callable[[Any], Any], device: torch.device, dtype: Any) -> AheadIterator:
     """Return an iterator of batches that are copied to a GPU ahead of the consumer."""
     if device.index is None:  # told now: each thread has a current device of its own
         device = torch.device("cuda", torch.cuda.current_device())
-    transfer = CudaTransfer(shaped, device, dtype)
+    transfer = CudaTransfer(tensors, device, dtype)
     return AheadIterator(iterator, transfer.send, receive=transfer.receive)
 
 
@@ -192,13 +276,13 @@ class CudaTransfer:
     """Copies batches to a GPU on a stream of its own: one thread sends, another receives, in the same order.
 
     Args:
-        shaped: Makes a tensor on the CPU of an array of a batch.
+        tensors: Makes tensors on the CPU of the arrays of a batch.
         device: The GPU, with its number.
         dtype: What floating-point tensors become.
     """
 
-    def __init__(self, shaped: Callable[[Any], Any], device: torch.device, dtype: torch.dtype | None) -> None:
-        self._shaped = shaped
+    def __init__(self, tensors: Callable[[Any], Any], device: torch.device, dtype: torch.dtype | None) -> None:
+        self._tensors = tensors
         self._device = device
         self._dtype = dtype
         self._pinned = PinnedMemory()
@@ -207,7 +291,7 @@ class CudaTransfer:
     def send(self, batch: Any) -> tuple[Any, torch.cuda.Event]:
         """Start to copy the tensors of a batch; return those on the device, with the event that tells when they are."""
         with torch.cuda.stream(self._stream):
-            return _map(self._sent, batch), self._stream.record_event()
+            return _map(self._sent, self._tensors(batch)), self._stream.record_event()
 
     def receive(self, sent: tuple[Any, torch.cuda.Event]) -> Any:
         """Return the tensors, which what this thread does next on the device will wait for."""
@@ -216,8 +300,7 @@ class CudaTransfer:
         stream.wait_event(event)
         return _map(partial(_used_on, stream=stream), batch)
 
-    def _sent(self, leaf: Any) -> Any:
-        value = self._shaped(leaf)
+    def _sent(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         dtype = _dtype(value, self._dtype)

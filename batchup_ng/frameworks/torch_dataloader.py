@@ -8,34 +8,27 @@ and the key of its batch. Of an epoch the :class:`Batches` own what is under way
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import contextvars
-import functools
 import itertools
 import math
-import pickle
-import random
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .. import validation
-from ..data_source.epoch.iterator_views import MappedIterator
-from ..error_context import described
+from ..data_source.epoch.iterator_views import MappedIterator, broken_off
+from ..error_context import described, text_of
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
 from ..loader import POOLS
-from ..memory_pool import FRESH
 from ..randomness import BatchKey
-from ..randomness.numpy_rng import globals_kept
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.choice import EPOCH, TINY, Choice, copy_to_try, timed
 from ..work_pool.epoch_runner import ByteBound
 from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
-from ..work_pool.processes.serialization import SMALLEST_APART, Packed, dumps, load_result, pack
+from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream
 from ..work_pool.task import Submission, new_stream_id
@@ -46,19 +39,13 @@ try:
     from torch.utils.data import DataLoader, IterableDataset
     from torch.utils.data._utils.pin_memory import pin_memory
 
+    from .torch_choice import TRIED, chosen
     from .torch_fetch import INDEX, Fetch, in_words, make_batch, received
+    from .torch_ranks import RankCheck
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
     ) from error
-
-TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0
-"""How many batches are made to choose a pool, at most; after how long no other is begun, the first not counted, nor
-after a first that took so long."""
-
-SHORT = 1e-3
-"""Seconds below which a batch of a data set's own code is made on the consumer's thread: to send it from a process
-takes some 0.4 ms of CPU time in all, so that processes gain little, and lose where CPUs are busy."""
 
 ELSEWHERE = {
     "num_workers": "pass the number of workers as workers=",
@@ -85,6 +72,7 @@ def from_dataloader(
     workers: int | None = None,
     buffer: int = 20,
     timeout: float | None = None,
+    shard: Any = validation.NOT_GIVEN,
 ) -> PooledDataLoader:
     """Return what iterates as `torch_loader` does, with the same batches in the same order, made ahead by a pool.
 
@@ -97,7 +85,8 @@ def from_dataloader(
     workers. Several threads share these generators, which are not seeded there.
 
     Args:
-        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``.
+        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``, or a map-style one that Accelerate has
+            prepared. Of the latter, batches stay where the data set makes them, without a transfer to a device.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
             batches of a copy of the data set in the first iteration, and chooses; ``repr`` tells what and why. It does
             not run code of yours in several threads at once, for which data sets of PyTorch's need not be made.
@@ -105,9 +94,12 @@ def from_dataloader(
         buffer: The most batches that are under way or done, ahead of the consumer; fewer where they are large (beyond a
             quarter of the free memory, or 1 GB).
         timeout: Seconds that a batch may take in a worker; None for ``timeout`` of the ``DataLoader``.
+        shard: None: each of several processes takes all batches of the sampler, with a warning if the sampler does not
+            share them out. No other value; a sampler gives each process its part, as ``DistributedSampler`` does.
 
     Raises:
-        ArgumentError: an option has a value that it cannot have.
+        ArgumentError: an option has a value that it cannot have. When an epoch begins: ``torch.distributed`` has
+            several processes, and the sampler gives all of them the same batches.
         ArgumentTypeError: `torch_loader` is no ``DataLoader``, streams (``IterableDataset``), or iterates in a way of
             its own; an option is of a wrong kind or does not exist.
 
@@ -117,7 +109,12 @@ def from_dataloader(
     ...     print(len(loader), [x.tolist() for (x,) in loader])
     3 [[0, 1], [2, 3], [4]]
     """
-    _check(torch_loader)
+    prepared, torch_loader = _checked(torch_loader)
+    if shard is not None and shard is not validation.NOT_GIVEN:
+        raise ArgumentError(
+            f"shard must be None or left out, not {shard!r:.80}; a sampler shares out the data: make the DataLoader "
+            f"with sampler=DistributedSampler(dataset)"
+        )
     kind = "" if isinstance(pool, AbstractWorkerPool) else validation.one_of("pool", pool, ("auto", *POOLS))
     if workers is None:
         workers = torch_loader.num_workers or None
@@ -130,11 +127,13 @@ def from_dataloader(
         timeout = torch_loader.timeout or None
     else:
         timeout = validation.number_between("timeout", timeout, 0.0, threading.TIMEOUT_MAX)
-    return PooledDataLoader(torch_loader, pool, workers, validation.positive_int("buffer", buffer), timeout)
+    made = PooledDataLoader(torch_loader, pool, workers, validation.positive_int("buffer", buffer), timeout)
+    made._prepared, made._shard = prepared, shard
+    return made
 
 
-def _check(torch_loader: Any) -> None:
-    """Refuse what cannot be run on a pool."""
+def _checked(torch_loader: Any) -> tuple[Any, DataLoader[Any]]:
+    """Return the loader of Accelerate, if any, and its ``DataLoader``; refuse a loader that no pool can run."""
     if not isinstance(torch_loader, DataLoader):
         raise ArgumentTypeError(
             f"torch_loader must be a torch.utils.data.DataLoader, not a {type(torch_loader).__name__}; to batch a data "
@@ -146,11 +145,15 @@ def _check(torch_loader: Any) -> None:
             f"IterableDataset, which says for itself what each worker reads; keep the DataLoader for it, or give an "
             f"iterator of batches to batchup_ng.IteratorDataSource and that to pool.prefetch"
         )
-    if type(torch_loader).__iter__ is not DataLoader.__iter__:
-        raise ArgumentTypeError(
-            f"torch_loader must iterate as a DataLoader does, and {type(torch_loader).__name__} has an __iter__ of its "
-            f"own; pass the DataLoader that it was made of"
-        )
+    if type(torch_loader).__iter__ is DataLoader.__iter__:
+        return None, torch_loader
+    accelerate, prepared = sys.modules.get("accelerate.data_loader"), cast(Any, torch_loader)
+    if accelerate is not None and type(prepared) is accelerate.DataLoaderShard and not prepared.skip_batches:
+        return prepared, prepared.base_dataloader
+    raise ArgumentTypeError(
+        f"torch_loader must iterate as a DataLoader does, and {type(torch_loader).__name__} has an __iter__ of its "
+        f"own; pass the DataLoader that it was made of"
+    )
 
 
 class PooledDataLoader:
@@ -174,6 +177,9 @@ class PooledDataLoader:
         self._workers = workers
         self._buffer = buffer
         self._timeout = timeout
+        self._prepared: Any = None  # the loader of Accelerate with this DataLoader in it
+        self._shard: Any = validation.NOT_GIVEN
+        self._ranks = RankCheck()
         self._why = ""
         self._seeded = True
         self._key: BatchKey | None = None
@@ -184,6 +190,9 @@ class PooledDataLoader:
     def __iter__(self) -> Any:
         """Begin an epoch and return the iterator of its batches, which has ``len`` and ``close`` as well."""
         loader = self._torch_loader
+        self._ranks.of_sampler(loader, self._prepared, self._shard)
+        if self._prepared is not None:
+            self._begin_prepared()
         # As PyTorch does, in this order: both may draw from the generator.
         drawn: Iterator[Any] = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
         self._key = self._next_key()
@@ -199,10 +208,25 @@ class PooledDataLoader:
         self._share(fetch, pool)
         context = contextvars.copy_context()
         how = Submission(retryable=True, timeout=self._timeout, stream_id=new_stream_id(), context=context)
-        numbered = enumerate(drawn, len(ready))
-        jobs = _jobs(self._shared, numbered, self._key, _where(pool, self._seeded), pool.buffers, how)
+        shared, key, where, buffers = self._shared, self._key, _where(pool, self._seeded), pool.buffers
+
+        def job(number: int, indices: Any) -> Job:
+            arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
+            return Job((make_batch, arguments, {}), how, Drawn(number, indices))
+
+        jobs = Jobs(job, drawn, len(ready))
         batches = Batches(BatchBuffer(pool, jobs, self._bound), self, ready)
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
+
+    def _begin_prepared(self) -> None:
+        """Begin an epoch as Accelerate's loader does: the generator of the sampler is that of process 0, everywhere."""
+        prepared = self._prepared
+        if prepared.rng_types is not None:
+            sys.modules["accelerate.data_loader"].synchronize_rng_states(
+                prepared.rng_types, prepared.synchronized_generator
+            )
+        prepared.set_epoch(prepared.iteration)
+        prepared.iteration += 1
 
     def _next_key(self) -> BatchKey:
         """Return the key of the epoch: the seed that PyTorch draws for its workers, and which epoch of theirs it is."""
@@ -221,7 +245,7 @@ class PooledDataLoader:
             n_batches: float = len(self)
         except TypeError:
             n_batches = len(first) if len(first) < TRIED else math.inf
-        (kind, self._why), workers, self._seeded, ready = _chosen(fetch, first, self._workers, key, n_batches)
+        (kind, self._why), workers, self._seeded, ready = chosen(fetch, first, self._workers, key, n_batches)
         self._pool = POOLS[kind](workers)
         return itertools.chain(first[len(ready) :], drawn), ready
 
@@ -229,14 +253,15 @@ class PooledDataLoader:
         """Let the workers have the data set: again for a new epoch, if it has changed and PyTorch would send it."""
         if self._shared is not None and self._torch_loader.persistent_workers:
             return
+        sent = None
         if isinstance(pool, WorkerProcessPool):
             sent = Sent.of(pack(fetch))
             if self._sent is not None and sent[:2] == self._sent[:2]:
                 return
-            self._sent = sent
         elif isinstance(self._shared, Fetch) and self._shared.init is fetch.init:
             fetch.begun = self._shared.begun
         self._shared = pool.shared_constant(fetch)
+        self._sent = sent  # last, or after an interrupt workers would lack it
 
     def __len__(self) -> int:
         """Return how many batches an epoch has.
@@ -249,6 +274,9 @@ class PooledDataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Tell the sampler which epoch is next, if it is one that wants to know, as ``DistributedSampler``."""
         loader = self._torch_loader
+        if self._prepared is not None:
+            self._prepared.set_epoch(epoch)
+            return
         samplers: list[Any] = [loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None), loader.sampler]
         for sampler in samplers:
             if hasattr(sampler, "set_epoch"):
@@ -300,21 +328,37 @@ class Drawn(NamedTuple):
     indices: Any
 
 
-def _jobs(
-    shared: Any, drawn: Iterable[tuple[int, Any]], key: BatchKey, where: tuple[str, bool], buffers: Any, how: Submission
-) -> Iterator[Job]:
-    """Yield the jobs of the batches of an epoch, drawing from the sampler as they are asked for."""
-    for number, indices in drawn:
-        arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
-        yield Job((make_batch, arguments, {}), how, Drawn(number, indices))
+class Jobs(Iterator[Job]):
+    """The jobs of the batches of an epoch; each draws from the sampler when it is asked for.
+
+    Attributes:
+        drawn: The number of batches drawn so far, those made before included.
+    """
+
+    def __init__(self, make: Callable[[int, Any], Job], drawn: Iterable[Any], made_before: int) -> None:
+        self._make = make
+        self._numbered = enumerate(drawn, made_before + 1)
+        self.drawn = made_before
+
+    def __next__(self) -> Job:
+        for self.drawn, indices in self._numbered:  # noqa: B020  # counted at once, or an interrupt would hide it
+            return self._make(self.drawn - 1, indices)
+        raise StopIteration
 
 
 class BatchBuffer(PrefetchBuffer):
     """The batches that are ahead of the consumer."""
 
-    def __init__(self, pool: AbstractWorkerPool, jobs: Iterator[Job], bound: ByteBound) -> None:
+    def __init__(self, pool: AbstractWorkerPool, jobs: Jobs, bound: ByteBound) -> None:
         super().__init__(pool, jobs)
         self._bound = bound
+        self._drawn_from = jobs
+
+    @property
+    def next_number(self) -> int:
+        """The number of the batch that comes next; of one behind the last if there is none."""
+        entry = next(iter(self._entries), None)
+        return self._drawn_from.drawn if entry is None else int(entry.job.about.number)
 
     def limit(self) -> int:
         return self._bound.limit()
@@ -323,22 +367,22 @@ class BatchBuffer(PrefetchBuffer):
         return f"batch {job.about.number} ({in_words(job.about.indices)})"
 
     def taken(self) -> tuple[Any, str]:
-        about = self._entries[0].job.about if self._entries else None
+        entry = self._entries[0] if self._entries else None
         try:
             batch, transport = super().taken()
         except (PoolBroken, PoolClosed):
             raise
         except Exception as error:
-            if about is None:  # of the sampler, or the end
+            if entry is None or not entry.future.raised(error):  # of the sampler, or the end; of a signal handler
                 raise
             failure = error
         else:
             self._bound.saw(batch)
             return received(batch), transport
         try:
-            raise _told(failure, about)
+            raise _told(failure, entry.job.about)
         finally:
-            del failure  # whose traceback holds this frame
+            del failure, entry  # whose traceback holds this frame
 
 
 def _told(error: Exception, about: Drawn) -> BatchError:
@@ -350,15 +394,54 @@ def _told(error: Exception, about: Drawn) -> BatchError:
 
 
 class Batches(Stream):
-    """The batches of one epoch, of which the first may be `ready`."""
+    """The batches of one epoch, the first of which may be `ready`.
+
+    ``StopIteration`` means the end of the epoch, or ``close``. Any other exception counts for the batch that it names,
+    or leaves the epoch as it was. If a batch is lost, ``next`` raises ``PoolClosed`` from then on.
+    """
+
+    _buffer: BatchBuffer
 
     def __init__(self, buffer: BatchBuffer, loader: PooledDataLoader, ready: list[Any]) -> None:
         self._loader = loader
-        self._ready = collections.deque(ready)
+        self._ready = dict(enumerate(ready))
+        self._number = 0  # of the batch that is due
+        self._lost = ""  # the exception that lost a batch
+        self._turn = threading.RLock()  # held by the consumer whose turn it is
         super().__init__(buffer)
 
     def __next__(self) -> Any:
-        return self._ready.popleft() if self._ready else super().__next__()
+        number = -1
+        try:
+            with self._turn:
+                if self._lost:
+                    raise broken_off(self._lost)
+                self._ready.pop(self._number - 1, None)
+                number = self._number
+                batch = self._ready[number] if number in self._ready else super().__next__()
+                self._number = number + 1
+                return batch
+        except BaseException as error:
+            if number >= 0:
+                self._take_back(number, error)
+            raise
+
+    def _take_back(self, number: int, error: BaseException) -> None:
+        """Undo a call of ``next`` for batch `number` that `error` ended; break the epoch off if a batch is lost."""
+        told = isinstance(error, BatchError) and error.batch == number
+        due = number + told
+        if self._number <= number + 1:  # else another thread has the next batch already
+            self._number = due
+        following = number if number in self._ready else self._buffer.next_number
+        whole = following == due == self._number
+        if isinstance(error, PoolClosed) or (isinstance(error, StopIteration) and (whole or self._buffer.closed)):
+            return
+        if whole and (told or number in self._ready or self._buffer.ahead()):
+            return  # else nothing follows: the sampler failed, which has ended with that
+        self._lost = f"{type(error).__name__}: {text_of(error)}"
+        self.close()
+        if isinstance(error, StopIteration):
+            raise broken_off("an interrupt, which lost a batch") from error
 
     def close(self) -> None:
         self._ready.clear()
@@ -398,83 +481,3 @@ class Sent(NamedTuple):
         arrays = [np.frombuffer(raw, np.uint8) for raw in packed.buffers]
         seen = [a.tobytes() if a.nbytes < SMALLEST_APART else (address_of(a), a.nbytes) for a in arrays]
         return cls(packed.pickled, seen, packed)
-
-
-# -- the choice of a pool ----------------------------------------------------------------------------------------------
-
-
-class Chosen(NamedTuple):
-    """The pool that suits, how many workers it has, whether the generators are seeded for each batch; first batches."""
-
-    choice: Choice
-    workers: int | None
-    seeded: bool
-    ready: list[Any]
-
-
-def _chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey, n_batches: float) -> Chosen:
-    """Return what suits an epoch of `n_batches`, by making batches of some lists of indices with a copy of what does.
-
-    If processes suit, the batches are handed out, so that the loop has some while these start.
-    """
-    if fetch.init is not None:
-        return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True, [])
-    try:
-        if fetch.columns is None:
-            fetch = copy_to_try(fetch)
-    except Exception as error:
-        why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
-        return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False, [])
-    trial = _trial(fetch, lists, key)
-    if not trial.seconds:
-        return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
-    # The first imports, opens files, fills caches; the quickest of the others was held up least.
-    each = min(trial.seconds[1:] or trial.seconds)
-    why = f"a batch takes {1e3 * each:.3g} ms"
-    if each < (SHORT if fetch.columns is None else TINY):
-        return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
-    if fetch.columns is not None:
-        return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])
-    if each * n_batches < EPOCH:
-        why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
-        return Chosen(Choice("serial", why), None, trial.drew, [])
-    ready: list[Any] = []
-    with contextlib.suppress(Exception):  # what cannot be pickled is an error when its turn comes
-        ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process
-    return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, True, ready)
-
-
-class Trial(NamedTuple):
-    """The first batches of an epoch, the seconds that each took but for those in which other programs had the CPU,
-    whether making them drew from a global generator.
-    """
-
-    batches: list[Any]
-    seconds: list[float]
-    drew: bool
-
-
-def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
-    """Return as many of the first batches as it takes to know, up to one that fails."""
-    batches: list[Any] = []
-    seconds: list[float] = []
-    drew = False
-
-    def make(indices: Any) -> None:
-        batches.append(fetch(indices, FRESH))
-
-    with contextlib.suppress(Exception):  # it is raised when its turn comes
-        for number, indices in enumerate(lists):
-            with globals_kept(key._replace(batch=number)):
-                before = _states()
-                took = timed(functools.partial(make, indices))
-                drew = drew or _states() != before
-            seconds.append(took.seconds - took.queued)
-            if sum(seconds[1:]) > TRY_SECONDS or seconds[0] > SLOW:
-                break
-    return Trial(batches, seconds, drew)
-
-
-def _states() -> bytes:
-    """Return the states of the global generators."""
-    return pickle.dumps((random.getstate(), np.random.get_state(), torch.default_generator.get_state().numpy()))

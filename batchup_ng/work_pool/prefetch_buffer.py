@@ -131,10 +131,10 @@ class PrefetchBuffer(Runner):
     def taken(self) -> tuple[Any, str]:
         """Return the next result with how it came, or raise what its task raised; it has left the buffer then."""
         entry = self.head()
+        self.drop(entry)  # first: a future gives its result once, and an interrupt would leave one without
         try:
             return entry.future.result(), entry.future.transport
         finally:
-            self.drop(entry)
             del entry  # or the traceback of an exception would hold the future, which holds the exception
 
     def drop(self, entry: Entry) -> None:

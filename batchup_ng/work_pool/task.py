@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..data_source.base import AbstractDataSource
-from ..errors import PoolClosed
+from ..errors import PoolClosed, RemoteTraceback
 from ..memory_pool import FRESH
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -121,6 +121,11 @@ class TaskFuture:
                 del self  # or the exception's traceback and the future would hold each other
         result, self._result = self._result, None
         return result
+
+    def raised(self, error: BaseException) -> bool:
+        """Return whether `error` came out of :meth:`result` because the task raised it, not a signal handler."""
+        of_worker = isinstance(error.__cause__, RemoteTraceback)
+        return of_worker or (self._error is not None and self._error in (error, error.__cause__))
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""

@@ -11,10 +11,6 @@ from typing import Any
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
 
-WITH = "with "
-"""These lines are left out. Python calls a trace function before ``__exit__`` too, but no signal handler: an exception
-there would leave a lock held."""
-
 VIEWS = Path(bu.__file__).parent / "data_source" / "epoch" / "iterator_views.py"
 
 
@@ -34,7 +30,8 @@ def struck_at_each_line(
 ) -> Iterator[bool]:
     """Call `run` again and again, each time with an exception at the next line of `files`, until none is left.
 
-    With a `step` above 1 it is every so many lines.
+    With a `step` above 1 it is every so many lines. Lines of ``with`` are left out. Python calls trace functions before
+    ``__exit__`` too, but no handlers of signals: an exception there would leave a lock held.
     Yields whether the exception came out of `run`. Only the caller's thread is struck, as by a signal.
     """
     for number in range(0, 1_000_000, step):
@@ -67,7 +64,7 @@ class Tracer:
 
     def line(self, frame: Any, event: str, arg: Any) -> Any:
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not line.lstrip().startswith(WITH):
+        if event == "line" and not line.lstrip().startswith("with "):
             if not self._left:
                 self.struck = True
                 raise self._kind(f"{frame.f_code.co_qualname if sys.version_info >= (3, 11) else ''}:{frame.f_lineno}")

@@ -9,11 +9,11 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,31 @@ def test_tensors_in_a_batch_are_handed_over_too() -> None:
     assert one({"x": images}, device="meta", dtype=torch.float16)["x"].dtype == torch.float16
 
 
+@pytest.mark.parametrize("device", [None, "meta"])
+def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None:
+    images, boxes = np.zeros((3, 8, 6, 3), np.uint8), np.zeros((3, 5, 7, 4), np.float32)
+    turned, same = (3, 3, 8, 6), (3, 5, 7, 4)
+
+    def shapes(batch: Any, channels_first: Any) -> Any:
+        made = one(batch, channels_first=channels_first, device=device)
+        return {k: v.shape for k, v in made.items()} if isinstance(made, dict) else [each.shape for each in made]
+
+    assert shapes((images, boxes), [0]) == [turned, same]
+    assert shapes([boxes, images], (1,)) == [same, turned]
+    assert shapes({"x": images, "boxes": boxes}, ["x"]) == {"x": turned, "boxes": same}
+    assert shapes(({"a": images}["a"], boxes[0]), True) == [turned, boxes[0].shape]
+    assert shapes((images, boxes), []) == shapes((images, boxes), False) == [images.shape, same]
+    assert shapes((images, images), [0, 1]) == [turned, turned]
+    with pytest.raises(bu.ArgumentError, match=r"several: \(3, 8, 6, 3\) and \(3, 5, 7, 4\); name"):
+        shapes((images, boxes), True)
+    for wrong in ([2], ["x"], [-1]):
+        with pytest.raises(bu.ArgumentError, match="which is no array of four axes"):
+            shapes((images, boxes), wrong)
+    for wrong in ("x", 0, [True], {"x"}):
+        with pytest.raises(bu.ArgumentTypeError, match="channels_first must be"):
+            to_torch(iter([]), channels_first=wrong)
+
+
 # -- on a device: that without memory stands for those that batches are copied to on a thread ------------------------
 
 
@@ -231,7 +256,7 @@ def test_an_error_on_the_thread_arrives_in_its_turn(pools: list[AbstractWorkerPo
     assert next(batches)[0].shape == (2,)
     with pytest.raises(TypeError, match="longdouble"):
         next(batches)
-    with pytest.raises(bu.PoolClosed, match="broken off by TypeError"):
+    with pytest.raises(bu.PoolClosed, match="longdouble"):
         next(batches)
 
 
@@ -338,20 +363,29 @@ def test_a_worker_of_torch_that_was_forked_says_what_to_do(pools: list[AbstractW
 # -- several processes ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[list[dict[str, Any]]]:
-    """What two processes of a gloo group print, whose environment tells nothing of it."""
+def of_two_processes(program: str, *arguments: str, **environment: str) -> list[dict[str, Any]]:
+    """Return the JSON that each of two processes prints last, the environment of which tells nothing of ranks."""
     hidden = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    environment["PYTHONPATH"] = str(HERE.parents[1])
-    command = [sys.executable, str(HERE / "programs" / "gloo_rank.py"), str(tmp_path / "group")]
-    programs = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, env=environment) for rank in range(2)]
+    plain = {name: value for name, value in os.environ.items() if name not in hidden}
+    plain["PYTHONPATH"] = str(HERE.parents[1])
+    command = [sys.executable, str(HERE / "programs" / program), *arguments]
+    programs = []
     try:
-        yield [json.loads(program.communicate(timeout=120)[0]) for program in programs]
+        for rank in range(2):
+            mine = {name: value.format(rank=rank) for name, value in environment.items()}
+            with_rank = [each.format(rank=rank) for each in command]
+            programs.append(subprocess.Popen(with_rank, stdout=subprocess.PIPE, env={**plain, **mine}))
+        return [json.loads(program.communicate(timeout=240)[0].splitlines()[-1]) for program in programs]
     finally:
         for program in programs:
             program.kill()
             program.communicate()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes of a gloo group print."""
+    return of_two_processes("gloo_rank.py", str(tmp_path_factory.mktemp("gloo") / "group"), "{rank}")
 
 
 def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> None:
@@ -362,6 +396,79 @@ def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> No
         assert sorted(row for batches in rows for batch in batches for row in batch) == list(range(24))
     assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1]
     assert ranks[0]["resumed"] == ranks[0]["epochs"][0][1:]
+
+
+def shared_out(found: list[Any]) -> bool:
+    """Return whether each row of 24 comes once in each epoch, in one of two processes."""
+    return all(sorted([*first, *second]) == list(range(24)) for first, second in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("way", ["dataset", "DataLoader of the dataset", "dataloader", "dataloader in order"])
+def test_ranks_that_would_train_on_the_same_data_are_refused(ranks: list[dict[str, Any]], way: str) -> None:
+    for told in ranks:
+        error, warned = told["ways"][way]
+        assert "all of the data" in error
+        assert "shard=None" in error
+        assert not warned
+
+
+def test_a_group_may_begin_after_an_epoch(ranks: list[dict[str, Any]]) -> None:
+    for told in ranks:
+        alone, later = told["begun later"]
+        assert alone == 24
+        assert "shard='auto'" in later
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "dataset, shard='auto'",
+        "dataset, shard=(rank, 2)",
+        "dataloader, sharded",
+        "dataloader, sharded, shard=None",
+    ],
+)
+def test_ranks_with_parts_of_their_own_share_the_data_out(ranks: list[dict[str, Any]], way: str) -> None:
+    assert shared_out([told["ways"][way][0] for told in ranks])
+    assert [told["ways"][way][1] for told in ranks] == [[], []]
+
+
+@pytest.mark.parametrize("way", ["dataset, shard=None", "dataloader, shard=None", "dataloader, own sampler"])
+def test_all_of_the_data_in_each_rank_is_warned_of_once(ranks: list[dict[str, Any]], way: str) -> None:
+    for told in ranks:
+        epochs, warned = told["ways"][way]
+        assert [sorted(epoch) for epoch in epochs] == [list(range(24))] * 2
+        assert len(warned) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("library", "refused"),
+    [
+        ("accelerate", ["prepared DataLoader of a shard", "prepared dataset", "dataloader", "base_dataloader"]),
+        ("pytorch_lightning", ["dataset", "DataLoader of a dataset", "dataloader"]),
+    ],
+)
+def test_trainers_of_two_processes_share_out_the_data_or_say_what_to_do(
+    library: str, refused: list[str], tmp_path: Path
+) -> None:
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    of_torchrun = {"RANK": "{rank}", "LOCAL_RANK": "{rank}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "a test"}
+    compiled = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    found = of_two_processes(
+        "trainer_rank.py", library, **of_torchrun, **meeting, **compiled, GROUP_RANK="0", ACCELERATE_USE_CPU="1"
+    )
+    for way in found[0]:
+        told = [each[way] for each in found]
+        if way in refused:
+            assert all("processes" in each or "base_dataloader" in each for each in told), (way, told)
+        else:
+            assert shared_out(told), (way, told)
 
 
 # -- a GPU; but for the first test, where there is one --------------------------------------------------------------

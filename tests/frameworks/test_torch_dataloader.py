@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.work_pool.processes.serialization_helpers import wait_until
 
+from .strikes import Interrupt, Strike, struck_at_each_line, taken
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.utils import data  # noqa: E402  # behind the skip
 
-from batchup_ng.frameworks import torch_dataloader  # noqa: E402
+from batchup_ng.frameworks import torch_choice, torch_dataloader  # noqa: E402
 from batchup_ng.frameworks.torch_dataloader import from_dataloader  # noqa: E402
 
 N = 23
@@ -282,7 +285,7 @@ def test_random_transforms_do_not_depend_on_the_workers(
     expected = seen(pool="serial")
     assert seen(pool=pools[1]) == expected
     assert seen() == expected
-    monkeypatch.setattr(torch_dataloader, "SHORT", 0.0)  # so that the first batches are those of the trial
+    monkeypatch.setattr(torch_choice, "SHORT", 0.0)  # so that the first batches are those of the trial
     assert seen(workers=1) == expected
     assert expected[0][0] != expected[0][1]
 
@@ -475,6 +478,69 @@ def test_two_workers_that_live_never_have_the_same_number(tmp_path: Path) -> Non
     with bu.WorkerProcessPool(2) as pool:
         list(from_dataloader(data.DataLoader(Samples(range(8).__getitem__, 8), 1, worker_init_fn=begin), pool=pool))
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+@pytest.mark.parametrize("sampler", [None, "generator"])
+def test_a_strike_at_any_line_loses_no_batch_in_silence(pool: AbstractWorkerPool, sampler: Any, in_full: bool) -> None:
+    """As the handler of a signal that raises, in a loop that goes on."""
+
+    class Own(data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(N)
+
+    def run() -> None:
+        seen: list[Any] = []
+        with from_dataloader(data.DataLoader(torch.arange(N), 4, sampler=sampler and Own()), pool=pool) as batches:
+            try:
+                iterator = iter(batches)
+            except (Strike, Interrupt):
+                iterator = iter(batches)
+            ended = taken(iterator, torch.Tensor.tolist, seen)
+            outcomes.append(ended)
+            iterator.close()
+        everything = [list(range(N))[start : start + 4] for start in range(0, N, 4)]
+        assert seen == everything[: len(seen)]
+        assert len(seen) == len(everything) or not ended
+
+    outcomes: list[bool] = []
+    files = {torch_dataloader.__file__}
+    for _ in struck_at_each_line(run, files | ({__file__} if sampler else set()), 1 if in_full else 7):
+        pass
+    assert True in outcomes
+
+
+def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorkerPool) -> None:
+    class Fails(data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(8)
+            raise ValueError("of the sampler")
+
+    with from_dataloader(data.DataLoader(torch.arange(N), 4, sampler=Fails()), pool=pool) as batches:
+        iterator = iter(batches)
+        assert [len(next(iterator)) for _ in range(2)] == [4, 4]
+        with pytest.raises(ValueError, match="of the sampler"):
+            next(iterator)
+        with pytest.raises(bu.PoolClosed, match="of the sampler"):
+            next(iterator)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_travel(pool: AbstractWorkerPool) -> None:
+    def nested_rows(index: int) -> Any:
+        return torch.nested.nested_tensor([torch.arange(index + 1.0), torch.arange(2.0)])
+
+    with from_dataloader(data.DataLoader(Samples(nested_rows, 4), None), pool=pool) as batches:
+        assert [[row.tolist() for row in batch.unbind()] for batch in batches] == [
+            [[float(n) for n in range(index + 1)], [0.0, 1.0]] for index in range(4)
+        ]
+
+
+def test_three_threads_share_an_epoch(pool: AbstractWorkerPool) -> None:
+    with from_dataloader(data.DataLoader(torch.arange(200), 1), pool=pool) as batches:
+        iterator = iter(batches)
+        with ThreadPoolExecutor(3) as threads:
+            found = [each.result() for each in [threads.submit(list, iterator) for _ in range(3)]]
+    assert sorted(int(batch) for part in found for batch in part) == list(range(200))
 
 
 def test_each_thread_begins_once_and_the_consumer_never(pool: AbstractWorkerPool, tmp_path: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,66 @@ def test_accelerate_in_one_process(dispatch: bool | None, expected: list[list[fl
         prepared.set_epoch(1)
         rest = accelerate.skip_first_batches(prepared, 3)
         assert [batch["x"].tolist() for batch in rest] == expected[PER_EPOCH + 3 : 2 * PER_EPOCH]
+
+
+def stopped_at(dataloader: Any, batches: int) -> tuple[list[list[float]], Any]:
+    """Return what a ``DataLoader`` with states gives, up to so many batches, and its state then."""
+    seen: list[list[float]] = []
+    while True:
+        for batch in dataloader:
+            seen.append(batch["x"].tolist())
+            if len(seen) == batches:
+                return seen, json.loads(json.dumps(dataloader.state_dict()))
+
+
+class AsStatefulDataLoader:
+    """Calls a data set as torchdata's ``StatefulDataLoader`` does, which is not installed everywhere."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset, self.iterator = dataset, None
+
+    def __iter__(self) -> Any:
+        if self.iterator is None:
+            self.iterator = iter(self.dataset)
+        iterator, self.now, self.iterator = self.iterator, self.iterator, None
+        return iterator
+
+    def state_dict(self) -> Any:
+        return {"dataset": self.dataset.state_dict(), "iterator": self.now.state_dict()}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.dataset.load_state_dict(state["dataset"])
+        self.iterator = iter(self.dataset)
+        self.iterator.load_state_dict(state["iterator"])
+
+
+def with_torchdata(dataset: Any) -> Any:
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    return torchdata.StatefulDataLoader(dataset, batch_size=None)
+
+
+def with_accelerate(dataset: Any) -> Any:
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    how = accelerate.DataLoaderConfiguration(use_stateful_dataloader=True, dispatch_batches=False)
+    plain = torch.utils.data.DataLoader(dataset, batch_size=None)
+    return accelerate.Accelerator(cpu=True, dataloader_config=how).prepare(plain)
+
+
+@pytest.mark.parametrize("make", [AsStatefulDataLoader, with_torchdata, with_accelerate])
+@pytest.mark.parametrize("saved", [1, 3, PER_EPOCH, PER_EPOCH + 1, 2 * PER_EPOCH - 1])
+def test_a_stateful_dataloader_resumes(make: Any, saved: int, expected: list[list[float]]) -> None:
+    with loader() as batches:
+        seen, state = stopped_at(make(as_dataset(batches)), saved)
+    with loader() as batches:
+        again = make(as_dataset(batches))
+        again.load_state_dict(state)
+        rest = []
+        for epoch in range(saved // PER_EPOCH, EPOCHS):
+            if hasattr(again, "set_epoch"):  # Accelerate counts the epochs of a program from 0, unless it is told
+                again.set_epoch(epoch)
+            rest += [batch["x"].tolist() for batch in again]
+    assert seen + rest == expected
 
 
 class Weight(torch.nn.Module):
@@ -125,3 +186,42 @@ def test_hugging_face_resumes_behind_any_batch(saved: int, expected: list[list[f
     with loader() as batches:
         batches.load_state(checkpoint / "loader.json")
         assert given() == expected[saved:]
+
+
+@pytest.mark.thorough
+def test_hugging_face_trains_with_its_own_loader_on_our_pool(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed, which Trainer needs")
+    from batchup_ng.frameworks.torch import from_dataloader
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self) -> Any:
+            theirs = super().get_train_dataloader()
+            return from_dataloader(theirs, pool="serial") if ours else theirs
+
+    def given() -> list[list[float]]:
+        quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+        sizes = {"num_train_epochs": 2, "per_device_train_batch_size": SIZE, "save_strategy": "no"}
+        module = Weight()
+        data = [{"x": torch.tensor(float(number))} for number in range(N)]
+        Trainer(module, transformers.TrainingArguments(tmp_path, **sizes, **quiet), train_dataset=data).train()
+        return module.given
+
+    ours = False
+    expected = given()
+    ours = True
+    assert given() == expected
+    assert sorted(n for batch in expected[:PER_EPOCH] for n in batch) == list(range(N))
+
+
+@pytest.mark.thorough
+def test_a_loader_that_accelerate_has_prepared_runs_on_our_pool() -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    from batchup_ng.frameworks.torch import from_dataloader
+
+    plain = torch.utils.data.DataLoader(torch.arange(N), SIZE, shuffle=True)
+    prepared = accelerate.Accelerator(cpu=True).prepare(plain)
+    with from_dataloader(prepared, pool="serial") as loader:
+        epochs = [[n for batch in loader for n in batch.tolist()] for _ in range(2)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(N))] * 2
+    assert epochs[0] != epochs[1]

@@ -21,7 +21,7 @@ import pytest
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.frameworks import keras as of_keras
 from batchup_ng.frameworks.keras import endless, to_keras
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -320,6 +320,23 @@ def test_workers_are_those_of_the_loader(loader: bu.Loader) -> None:
         to_keras(loader, workers=4)
     with pytest.raises(AttributeError, match="workers"):
         to_keras(loader).workers = 4
+
+
+@pytest.mark.parametrize("shard", [(1, 2), None])
+def test_keras_does_not_shard_what_the_loader_shards(
+    shard: Any, pools: list[AbstractWorkerPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keras would ask a process for every second number; here, one process plays two."""
+    distribution = keras.distribution.DataParallel(devices=["cpu:0"], auto_shard_dataset=True)
+    distribution._num_processes, distribution._is_multi_process = 2, True
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: distribution)
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pools[0], shard=shard) as told:
+        with pytest.raises(ArgumentError, match="auto_shard_dataset = False"):
+            to_keras(told)[0]
+        distribution.auto_shard_dataset = False
+        assert len(to_keras(told)[0]) == 2
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pools[0]) as told, pytest.raises(ArgumentError, match="shard='auto'"):
+        to_keras(told)[0]
 
 
 # -- endless -------------------------------------------------------------------------------------------------------

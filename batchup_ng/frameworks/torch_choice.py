@@ -1,0 +1,105 @@
+"""Chooses the pool for a ``DataLoader`` by making its first batches with a copy of the data set."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..memory_pool import FRESH
+from ..randomness import BatchKey
+from ..randomness.numpy_rng import globals_kept
+from ..work_pool.choice import EPOCH, TINY, Choice, copy_to_try, timed
+from ..work_pool.processes.serialization import dumps, load_result
+from .torch_fetch import Fetch
+
+TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0
+"""How many batches are made to choose a pool, at most; after how long no other is begun, the first not counted, nor
+after a first that took so long."""
+
+SHORT = 1e-3
+"""Seconds below which a batch of a data set's own code is made on the consumer's thread: to send it from a process
+takes some 0.4 ms of CPU time in all, so that processes gain little, and lose where CPUs are busy."""
+
+
+class Chosen(NamedTuple):
+    """The pool that suits, how many workers it has, whether the generators are seeded for each batch; first batches."""
+
+    choice: Choice
+    workers: int | None
+    seeded: bool
+    ready: list[Any]
+
+
+def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey, n_batches: float) -> Chosen:
+    """Return what suits an epoch of `n_batches`: makes batches of some lists of indices with a copy of what makes them.
+
+    If processes suit, the batches are handed out, so that the loop has some while these start.
+    """
+    if fetch.init is not None:
+        return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True, [])
+    try:
+        if fetch.columns is None:
+            fetch = copy_to_try(fetch)
+    except Exception as error:
+        why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
+        return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False, [])
+    trial = _trial(fetch, lists, key)
+    if not trial.seconds:
+        return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
+    # The first imports, opens files, fills caches; the quickest of the others was held up least.
+    each = min(trial.seconds[1:] or trial.seconds)
+    why = f"a batch takes {1e3 * each:.3g} ms"
+    if each < (SHORT if fetch.columns is None else TINY):
+        return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
+    if fetch.columns is not None:
+        return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])
+    if each * n_batches < EPOCH:
+        why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
+        return Chosen(Choice("serial", why), None, trial.drew, [])
+    ready: list[Any] = []
+    with contextlib.suppress(Exception):  # what cannot be pickled is an error when its turn comes
+        ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process
+    return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, True, ready)
+
+
+class Trial(NamedTuple):
+    """The first batches of an epoch, the seconds that each took but for those in which other programs had the CPU,
+    whether making them drew from a global generator.
+    """
+
+    batches: list[Any]
+    seconds: list[float]
+    drew: bool
+
+
+def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
+    """Return as many of the first batches as it takes to know, up to one that fails."""
+    batches: list[Any] = []
+    seconds: list[float] = []
+    drew = False
+
+    def make(indices: Any) -> None:
+        batches.append(fetch(indices, FRESH))
+
+    with contextlib.suppress(Exception):  # it is raised when its turn comes
+        for number, indices in enumerate(lists):
+            with globals_kept(key._replace(batch=number)):
+                before = _states()
+                took = timed(functools.partial(make, indices))
+                drew = drew or _states() != before
+            seconds.append(took.seconds - took.queued)
+            if sum(seconds[1:]) > TRY_SECONDS or seconds[0] > SLOW:
+                break
+    return Trial(batches, seconds, drew)
+
+
+def _states() -> bytes:
+    """Return the states of the global generators."""
+    return pickle.dumps((random.getstate(), np.random.get_state(), torch.default_generator.get_state().numpy()))
