@@ -407,7 +407,7 @@ def spin(index: int) -> int:
 def test_auto_chooses_and_draws_nothing(
     dataset: Any, kind: str, epoch: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_dataloader, "EPOCH", epoch)  # seconds from which on processes are worth their start
+    monkeypatch.setattr(torch_choice, "EPOCH", epoch)  # seconds from which on processes are worth their start
 
     def make() -> Any:
         return data.DataLoader(dataset, 8, shuffle=True)
