@@ -170,6 +170,27 @@ def test_a_state_goes_on_with_its_own_blocks_whatever_the_accessors_say() -> Non
         bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=5, state=state_of_blocks())
 
 
+@pytest.mark.parametrize("width", [1, 4000], ids=["56 bytes", "224 kB"])
+def test_in_every_pool_a_state_goes_on_with_its_own_blocks(pools: list[AbstractWorkerPool], width: int) -> None:
+    class Wide(InBlocks):
+        def __getitem__(self, rows: Any) -> Any:
+            return np.repeat(super().__getitem__(rows)[..., None], width, axis=-1)
+
+    def rows_of(batches: Any) -> list[list[int]]:
+        found = [x for (x,) in batches]
+        assert all((x == x[:, :1]).all() for x in found)
+        return [x[:, 0].tolist() for x in found]
+
+    whole = rows_of(bu.ArrayDataSource([Wide(60, 10, 3)]).batch_iterator(7, shuffle=("blocks", 5)))
+    for pool in pools:
+        first = pool.parallel_data_source(bu.ArrayDataSource([Wide(60, 10, 3)])).batch_iterator(7, ("blocks", 5))
+        done = rows_of([next(first), next(first)])
+        state = first.state_dict()
+        first.close()
+        other = pool.parallel_data_source(bu.ArrayDataSource([Wide(60, 10, 2)]))
+        assert done + rows_of(other.batch_iterator(7, shuffle=("blocks", 5), state=state)) == whole
+
+
 def state_of_blocks() -> Any:
     batches = bu.ArrayDataSource([InBlocks(100, 10, 4)]).batch_iterator(7, shuffle=("blocks", 5))
     next(batches)
