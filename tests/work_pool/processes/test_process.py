@@ -248,7 +248,7 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
 
             thread = threading.Thread(target=start)
             thread.start()
-            wait_until(starter._lock.locked)
+            wait_until(starter._server._lock.locked)  # its request is under way
             starter.interrupt()
             thread.join(20)
         assert said
