@@ -12,9 +12,7 @@ import copy
 import dataclasses
 import math
 import os
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -25,7 +23,6 @@ from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.base import PlannedDataSource
 from .data_source.epoch.accounting import OutOfOrder
-from .data_source.epoch.epochs import Epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.state_file import read_state, write_state
@@ -34,8 +31,9 @@ from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
+from .progress import Progress, end
 from .randomness.numpy_rng import GLOBAL, seed_draw
-from .sampling.plans.epoch import BatchPlan, PlannedBatch
+from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
 from .work_pool.parallel import ParallelDataSource, WithConsumerMaps
@@ -51,49 +49,6 @@ CLOSED = "closed"
 """What stands for the kind of the pool of a loader that was closed."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
-
-
-@dataclasses.dataclass
-class Progress:
-    """What a loader and its views share."""
-
-    source: AbstractDataSource
-    options: dict[str, Any]  # of each epoch
-    pool: AbstractWorkerPool | None
-    kind: str  # of the pool, where the loader makes it; "" where it is the user's
-    workers: int | None
-    next: int  # the number of the epoch under way; of the next where there is none
-    behind: WithConsumerMaps | None = None  # the source that the pool works for
-    why: str = ""  # the pool was chosen
-    plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
-    pending: Any = None  # the state from which that epoch goes on, if it is in its middle
-    chosen: Any = None  # the blocks of the state that was loaded
-    told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
-    series: Epochs | None = None
-    inner: BatchIterator | None = None  # of the epoch under way, or of the last
-    iterator: Any = None  # what iterating over the loader, or over a view, returned for that
-    beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches by their numbers
-    # Held while the pool is started or a batch is planned out of turn, which several threads may ask for at once.
-    lock: Any = dataclasses.field(default_factory=threading.RLock)
-
-    def upcoming(self) -> tuple[int, Any]:
-        """Return the number of the epoch that the next iteration begins, and its state if it is in its middle."""
-        if self.inner is not None and self.inner.asked:
-            return self.inner.epoch + 1, None
-        return self.next, self.pending
-
-    def move_to(self, number: int, pending: Any, chosen: Any) -> tuple[Any, Any]:
-        """Let the next iteration begin epoch `number`, by `chosen` blocks; return what is to be ended."""
-        left = self.iterator, self.series
-        self.next, self.pending, self.chosen = number, pending, chosen
-        self.iterator = self.inner = self.series = self.plan = None
-        return left
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, lock=threading.RLock(), beside=weakref.WeakSet())
 
 
 class Loader:
@@ -215,7 +170,7 @@ class Loader:
                     progress.inner = None
                     progress.next, progress.pending = number, state
                     progress.inner = next(progress.series)
-                    progress.inner.opening = time.perf_counter() - began
+                    progress.inner.start_seconds = time.perf_counter() - began
                 progress.iterator = self._viewed(LoaderIterator(progress.inner, progress.lock))
                 return progress.iterator
             except BaseException:  # the next call begins the same epoch, whatever a signal's handler interrupted
@@ -316,7 +271,7 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
         if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
-            _end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
+            end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
 
     def shard_world(self) -> int:
         """Return among how many processes the data are shared out."""
@@ -369,7 +324,7 @@ class Loader:
         except BaseException:
             progress.options = before
             raise
-        _end(left, "load_state_dict()")
+        end(left, "load_state_dict()")
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
@@ -486,15 +441,6 @@ class Loader:
         for view in self._views:
             iterator = view(iterator)
         return iterator
-
-
-def _end(left: tuple[Any, Any], by: str) -> None:
-    """End an iterator and its series of epochs, for good: a loop that goes on raises ``PoolClosed``."""
-    iterator, series = left
-    if iterator is not None:
-        iterator.break_off(f"{by} of its loader")
-    if series is not None:
-        series.close()
 
 
 def source_of(data: Any) -> AbstractDataSource:

@@ -64,9 +64,9 @@ def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
     if not callable(report):
         raise ArgumentTypeError(f"report must be a function, such as print or a_list.append, not {report!r}")
     if isinstance(batches, Loader):
-        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report, iterator.opening))
+        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report, iterator.start_seconds))
     if isinstance(batches, Iterator):
-        return WatchedIterator(batches, getattr(batches, "epoch", 0), report, getattr(batches, "opening", 0.0))
+        return WatchedIterator(batches, getattr(batches, "epoch", 0), report, getattr(batches, "start_seconds", 0.0))
     if isinstance(batches, Iterable):
         return Watched(batches, report)
     raise ArgumentTypeError(f"batches must be a Loader or something to iterate over, not a {type(batches).__name__}")

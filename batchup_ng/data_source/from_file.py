@@ -34,14 +34,14 @@ SAVED_DATASET = "data-*.arrow"
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
 
-    What reads it is chosen by the ending: ``.h5``, ``.hdf5``: :class:`~batchup_ng.Hdf5Rows`; ``.zarr``:
+    What reads it is chosen by the ending: ``.h5``, ``.hdf5``: :class:`~batchup_ng.Hdf5Rows`; ``.zarr``, ``.zarr.zip``:
     :class:`~batchup_ng.ZarrRows`; ``.parquet``: :class:`~batchup_ng.ParquetRows`; ``.arrow``, ``.feather``:
     :class:`~batchup_ng.ArrowRows`; ``.tar``: :class:`~batchup_ng.TarShards`; ``.lmdb``, ``.mdb``:
     :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is that; ``.safetensors``:
     :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
     (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
     column is ``"x"``. A folder may be LMDB's (``data.mdb`` in it), or what ``Dataset.save_to_disk`` of Hugging Face
-    made (``data-*.arrow``). For options make the accessors yourself.
+    made (``data-*.arrow``), of a ``DatasetDict`` the folder of one split. For options make the accessors yourself.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -64,17 +64,45 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     path = os.fspath(paths if isinstance(paths, (str, os.PathLike)) else shard_paths(paths)[0])
     ending = _ending(path)
     if ending is None:
+        _refuse_known(path)
         raise ArgumentError(
             f"paths must end in one of {', '.join(FORMATS)}, not {path!r}; read a folder of pictures by from_folder, "
             f"others by an accessor: ArrayDataSource({{'x': NpyRows(path)}})"
         )
     if ending == ".arrow" and os.path.isdir(path):
-        paths = os.path.join(glob.escape(path), SAVED_DATASET)
+        paths = _saved_files(path)
     elif ending not in SHARDED and not isinstance(paths, (str, os.PathLike)):
         if len(paths) > 1:
             raise ArgumentError(f"paths must be one {ending} file, not {len(paths)}; join sources by batchup_ng.concat")
         paths = path
     return ArrayDataSource(FORMATS[ending](paths, columns))
+
+
+def _refuse_known(path: str) -> None:
+    """Say what to do about some paths that are close to those that can be read."""
+    if path.lower().endswith(COMPRESSED):
+        raise ArgumentError(
+            f"paths must not be compressed as a whole, as {path!r} is, for rows lie nowhere in it; decompress it first"
+        )
+    splits = sorted(map(os.path.dirname, glob.glob(os.path.join(glob.escape(path), "*", SAVED_DATASET))))
+    if splits and os.path.isfile(os.path.join(path, "dataset_dict.json")):
+        listed = ", ".join(repr(os.path.basename(split)) for split in dict.fromkeys(splits))
+        raise ArgumentError(
+            f"paths must be one data set, and {path!r} is a saved DatasetDict of {listed}; pass the folder of one, "
+            f"such as {splits[0]!r}"
+        )
+
+
+def _saved_files(path: str) -> list[str]:
+    """Return the files of a saved data set: those of its ``state.json``, since those of an older one may lie beside."""
+    found = sorted(glob.glob(os.path.join(glob.escape(path), SAVED_DATASET)))
+    try:
+        with open(os.path.join(path, "state.json"), "rb") as file:
+            names = [each["filename"] for each in json.load(file)["_data_files"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return found
+    listed = [os.path.join(path, os.path.basename(str(name))) for name in names]
+    return listed if listed and set(listed) <= set(found) else found
 
 
 def is_stored(path: str) -> bool:
@@ -114,6 +142,9 @@ def _json_lines(path: Any) -> TextLines:
     return TextLines(path, decode=json.loads)
 
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".tbz2", ".txz")
+"""The endings of files that must be decompressed first."""
+
 SHARDED = (".parquet", ".arrow", ".feather", ".tar")
 """The endings of formats of which several files are one."""
 
@@ -123,6 +154,7 @@ FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".h5": Hdf5Rows.columns,
     ".hdf5": Hdf5Rows.columns,
     ".zarr": ZarrRows.columns,
+    ".zarr.zip": ZarrRows.columns,
     ".parquet": ParquetRows.columns,
     ".arrow": ArrowRows.columns,
     ".feather": ArrowRows.columns,

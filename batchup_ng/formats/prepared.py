@@ -13,6 +13,7 @@ import numpy as np
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
+from ..accessors.storage.arrow_column import ArrowColumn
 from ..data_source import (
     AbstractDataSource,
     ArrayDataSource,
@@ -89,8 +90,10 @@ def names_of(source: AbstractDataSource) -> tuple[str, ...]:
 
 
 def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
-    """Return the names of the classes, where all files of the source have the same."""
+    """Return the names of the classes, where all files of the source have the same, or one column has some."""
     found = {node.class_names for node in nodes_of(source) if isinstance(node, FilesDataSource)}
+    arrays = [column for node in nodes_of(source) if type(node) is ArrayDataSource for column in node.data]
+    found |= {column.class_names for column in arrays if isinstance(column, ArrowColumn) and column.class_names}
     return found.pop() if len(found) == 1 else ()
 
 

@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..data_source.epoch.epochs import Epochs
-from ..data_source.epoch.iterator_views import IteratorView, MappedIterator, broken_off, place_of
+from ..data_source.epoch.iterator_views import IteratorView, MappedIterator, broken_off, place_of, reason
 from ..data_source.epoch.state_file import write_state
-from ..error_context import text_of
 from ..errors import ArgumentTypeError, ReentrantIteration, StateError
 from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
@@ -197,7 +196,7 @@ class AheadIterator(IteratorView):
         if self._ended is not None:
             return
         item = self._work.ready.get(at[0])
-        by = f"{type(error).__name__}: {text_of(error)}"
+        by = reason(error)
         if gone:
             self._end(by)
         elif self.at_end or item is error:  # a thread is through with its iterator after either

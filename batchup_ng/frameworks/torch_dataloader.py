@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from .. import validation
-from ..data_source.epoch.iterator_views import MappedIterator, broken_off
-from ..error_context import described, text_of
+from ..data_source.epoch.iterator_views import MappedIterator, broken_off, reason
+from ..error_context import described
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
 from ..loader import POOLS
 from ..randomness import BatchKey
@@ -438,7 +438,7 @@ class Batches(Stream):
             return
         if whole and (told or number in self._ready or self._buffer.ahead()):
             return  # else nothing follows: the sampler failed, which has ended with that
-        self._lost = f"{type(error).__name__}: {text_of(error)}"
+        self._lost = reason(error)
         self.close()
         if isinstance(error, StopIteration):
             raise broken_off("an interrupt, which lost a batch") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)
 NEEDS = {".h5": "h5py", ".hdf5": "h5py", ".lmdb": "lmdb", ".mdb": "lmdb", ".zarr": "zarr", ".parquet": "pyarrow",
-         ".arrow": "pyarrow", ".feather": "pyarrow"}  # fmt: skip
+         ".zarr.zip": "zarr", ".arrow": "pyarrow", ".feather": "pyarrow"}  # fmt: skip
 
 
 def written(path: Path) -> dict[str, Any]:
@@ -39,6 +40,13 @@ def written(path: Path) -> dict[str, Any]:
             for row in range(6):
                 transaction.put(b"%04d" % row, X[row].tobytes())
         return {"x": [row.tobytes() for row in X]}
+    elif kind == ".zip":
+        import zarr
+
+        with zarr.storage.ZipStore(path, mode="w") as store:
+            group = zarr.open_group(store, mode="w")
+            group.create_array("x", data=X)
+            group.create_array("y", data=Y)
     elif kind == ".txt":
         path.write_text("".join(f"line {k}\n" for k in range(6)))
         return {"x": [f"line {k}" for k in range(6)]}
@@ -105,6 +113,36 @@ def test_a_pipe_is_refused_and_not_waited_for(ending: str, tmp_path: Path) -> No
     os.mkfifo(tmp_path / f"x{ending}")
     with pytest.raises(SampleReadError, match=r"not a regular file|not exist|No such file|Not a directory"):
         bu.from_file(tmp_path / f"x{ending}")
+
+
+def test_of_a_saved_data_set_only_the_files_of_its_state_are_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    (tmp_path / "saved").mkdir()
+    for name, value in (("data-00000-of-00001.arrow", 0), ("data-00000-of-00002.arrow", 1), ("../data-x.arrow", 2)):
+        table = pa.table({"y": [value]})
+        with pa.ipc.new_stream(str(tmp_path / "saved" / name), table.schema) as stream:
+            stream.write_table(table)
+    for names, expected in (
+        (["data-00000-of-00002.arrow"], [1]), (["../data-x.arrow"], [0, 1]), ([], [0, 1]), (3, [0, 1]),
+    ):  # fmt: skip
+        told = {"_data_files": [{"filename": name} for name in names] if isinstance(names, list) else names}
+        (tmp_path / "saved" / "state.json").write_text(json.dumps(told))
+        assert next(bu.from_file(tmp_path / "saved").batch_iterator(9))["y"].tolist() == expected
+
+
+def test_what_is_close_to_a_known_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / "saved" / split).mkdir(parents=True)
+        (tmp_path / "saved" / split / "data-00000-of-00001.arrow").touch()
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    with pytest.raises(ArgumentError, match=r"a saved DatasetDict of 'test', 'train'; pass the folder of one, such as"):
+        bu.from_file(tmp_path / "saved")
+    with pytest.raises(ArgumentError, match=r"x\.jsonl\.gz' is, .*; decompress it first"):
+        bu.from_file(tmp_path / "x.jsonl.gz")
+    with tarfile.open(tmp_path / "x.tar", "w") as file:
+        file.addfile(tarfile.TarInfo("a.pkl"))
+    with pytest.raises(ArgumentError, match=r"name other columns, or .* TarShards\(paths, 'pkl', decode=None\)"):
+        bu.from_file(tmp_path / "x.tar")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import threading
@@ -48,6 +49,10 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     Dictionaries are read as their values, extension types as what they are stored as.
 
+    Attributes:
+        class_names: The names of the classes that the numbers stand for, where Hugging Face's `datasets` wrote the file
+            with a ``ClassLabel``; else empty.
+
     Args:
         paths: A file (of Parquet, also a URL); a pattern such as ``"train-*.parquet"``, whose files are taken in the
             order of their names; or a list of files, taken as they are.
@@ -66,6 +71,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
     """
 
     most_open = 4000
+    class_names: tuple[str, ...] = ()
     _kind: Any = None
     _form: Any = None
 
@@ -212,8 +218,10 @@ class ArrowColumn(ChunkedArray, StoredValues):
     def _parts_of(self, number: int, shape: Sequence[int] | None) -> list[Part]:
         """Return the parts of the file of that number, whose column is of the type of the others."""
         path, handle = self.paths[number], self._handle(number)
-        self._names, kind = field_path(self._schema(handle), self.column, path)
+        schema = self._schema(handle)
+        self._names, kind = field_path(schema, self.column, path)
         if number == 0:
+            self.class_names = class_names(schema.metadata, self._names)
             self._kind, self._form = kind, numbers_form(kind, shape, self.fill)
             if self._form is None:
                 check_values(kind, self.column)
@@ -350,6 +358,25 @@ class Recent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self.limit,)
+
+
+def class_names(metadata: Any, column: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that Hugging Face's `datasets` keeps for a column, a path of fields, in the metadata of a file.
+
+    >>> told = {"info": {"features": {"y": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
+    >>> class_names({b"huggingface": json.dumps(told).encode()}, ["y"])
+    ('cat', 'dog')
+    """
+    try:
+        feature = json.loads(metadata[b"huggingface"])["info"]["features"]
+        for name in column:
+            feature = feature[name]
+        while "feature" in feature:  # of what a list holds
+            feature = feature["feature"]
+        names = feature["names"] if feature["_type"] == "ClassLabel" else ()
+        return tuple(names) if all(type(name) is str for name in names) else ()
+    except (ValueError, LookupError, TypeError, RecursionError):  # there are none, or another program's
+        return ()
 
 
 def field_path(schema: Any, column: str, path: str) -> tuple[list[str], Any]:

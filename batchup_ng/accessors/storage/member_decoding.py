@@ -37,10 +37,13 @@ PICKLES = ("pyd", "pkl", "pickle", "pth")
 PICTURES = frozenset(["jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"])
 
 
-def decoder_of(extensions: Iterable[str], decode: Any) -> Decoder:
+def decoder_of(extensions: Iterable[str], decode: Any, remedy: str = "pass decode=None for its bytes") -> Decoder:
     """Return the function for members with one of these extensions, of which what is behind the last dot counts.
 
-    `decode` is what the user asked for: ``"auto"``, a function, or None for bytes.
+    Args:
+        extensions: Those of one column.
+        decode: What the user asked for: ``"auto"``, a function, or None for bytes.
+        remedy: What to do where that is refused.
     """
     if decode is None or callable(decode):
         return decode  # type: ignore[no-any-return]
@@ -49,10 +52,10 @@ def decoder_of(extensions: Iterable[str], decode: Any) -> Decoder:
     ends = [extension.rpartition(".")[2] for extension in extensions]
     if refused := [end for end in ends if end in PICKLES]:
         raise ArgumentError(
-            f"decode='auto' does not open .{refused[0]}, since a pickle can run any code; pass decode=None for "
-            f"its bytes, or a function that you trust"
+            f"decode='auto' does not open .{refused[0]}, since a pickle can run any code; {remedy}, or a function that "
+            f"you trust"
         )
     found = {DECODERS.get(end) for end in ends}
     if len(found) > 1:
-        raise ArgumentError(f"the extensions {', '.join(ends)} are decoded in different ways; pass decode=")
+        raise ArgumentError(f"the extensions {', '.join(ends)} are decoded in different ways; {remedy}, or a function")
     return found.pop()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from .arrow_column import ArrowColumn
 from .arrow_types import pyarrow
@@ -33,19 +36,25 @@ class ParquetRows(ArrowColumn):
     each_thread = True  # several threads that read by one ParquetFile crash the interpreter
 
     def _open(self, path: str) -> Any:
-        """Return the open file, and what it is read by if it is at a URL."""
+        """Return the open file, what it is read by if it is at a URL, and what opens it by other options."""
         pa = pyarrow()
         import pyarrow.parquet as parquet
 
         if is_remote(path):
             stamp = self._stamps[self.paths.index(path)]
             source = SeekableFile(RemoteFile(path, stamp), stamp[0])
+            fetched = functools.partial(parquet.ParquetFile, source, pre_buffer=True, page_checksum_verification=True)
             with source.telling():
-                return parquet.ParquetFile(source, pre_buffer=True, page_checksum_verification=True), source
+                return fetched(), source, fetched
         # Measured: a map is faster than reading; to read ahead, or by pyarrow's threads, is not, for one column.
         with pa.memory_map(path) as mapped:  # which, unlike memory_map=True, keeps no descriptor
-            buffer = pa.BufferReader(mapped.read_buffer())
-            return parquet.ParquetFile(buffer, pre_buffer=False, page_checksum_verification=True), None
+            buffer = mapped.read_buffer()
+
+        def again(**options: Any) -> Any:
+            reader = pa.BufferReader(buffer)
+            return parquet.ParquetFile(reader, pre_buffer=False, page_checksum_verification=True, **options)
+
+        return again(), None, again
 
     def _close(self, handle: Any) -> None:
         pass  # the map goes with the last reference to it: a thread may be reading
@@ -59,10 +68,44 @@ class ParquetRows(ArrowColumn):
         return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
     def _decoded(self, handle: Any, first: int, last: int) -> Any:
-        file, source = handle
+        file, source, again = handle
         with contextlib.nullcontext() if source is None else source.telling():
-            table = file.read_row_groups(range(first, last), columns=[self.column], use_threads=False)
+            parts = {"row_groups": range(first, last), "columns": [self.column], "use_threads": False}
+            table = file.read_row_groups(**parts)
+            if "timestamp[ns" in str(table.schema.types) and _has_int96(file):
+                _check_times(table, again(coerce_int96_timestamp_unit="us").read_row_groups(**parts))
         return table.column(self._names[0]).chunks
+
+
+def _has_int96(file: Any) -> bool:
+    return any(file.schema.column(number).physical_type == "INT96" for number in range(len(file.schema)))
+
+
+def _check_times(exact: Any, coarse: Any) -> None:
+    """Refuse times that nanoseconds in 64 bits cannot hold, as which INT96 is read: pyarrow gives others instead.
+
+    Args:
+        exact: The table, read in nanoseconds.
+        coarse: The same in microseconds.
+    """
+    for fine, wide in zip(_times(exact.combine_chunks().columns), _times(coarse.combine_chunks().columns), strict=True):
+        if (np.abs(fine // 1000 - wide) > 1).any():
+            raise ValueError(
+                "it holds times outside 1677 to 2262, which nanoseconds cannot hold; write the file anew with "
+                "timestamps in microseconds, not as INT96"
+            )
+
+
+def _times(arrays: Iterable[Any]) -> Iterator[np.ndarray]:
+    """Give the times in some arrays, also those within lists and structs, as numbers; 0 for a null."""
+    types = pyarrow().types
+    for array in arrays:
+        chunks = array.chunks if hasattr(array, "chunks") else [array]
+        for chunk in chunks:
+            if types.is_timestamp(chunk.type):
+                yield chunk.cast(pyarrow().int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            elif types.is_nested(chunk.type):
+                yield from _times(chunk.flatten() if types.is_struct(chunk.type) else [chunk.flatten()])
 
 
 class SeekableFile(io.RawIOBase):

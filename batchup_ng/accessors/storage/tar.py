@@ -27,12 +27,14 @@ class TarShards(StoredArray, StoredValues):
     """One column of the samples in tar files that follow WebDataset's conventions, with random access.
 
     The members ``KEY.EXT`` of one key stand one behind the other and are a sample; ``EXT``, in small letters, is all
-    behind the first dot of the name, folders left out. A key that comes again later is another sample, as WebDataset
-    has it. Members are read where they lie; nothing is extracted, and no name is opened. Where the members are is found
-    by reading all headers once, and kept beside each tar in ``X.tar.index``, which is believed as long as the tar has
-    the size and time that it had; where that cannot be written, each program looks anew. The index of a tar at a URL is
-    kept in ``~/.cache/batchup_ng``; one that lies beside the tar there, if you upload it too, is used if it is that of
-    a tar of the same size with the same bytes in some places. Members of a batch are fetched from URLs at once.
+    behind the first dot of the name, folders left out. Members whose names have no dot, or begin with one, and those in
+    ``__folders__`` with two underscores on each side are passed over, as are links and all that is no plain file. A key
+    that comes again later is another sample, as WebDataset has it. Members are read where they lie; nothing is
+    extracted, and no name is opened. Where the members are is found by reading all headers once, and kept beside each
+    tar in ``X.tar.index``, which is believed as long as the tar has the size and time that it had; where that cannot be
+    written, each program looks anew. The index of a tar at a URL is kept in ``~/.cache/batchup_ng``; one that lies
+    beside the tar there, if you upload it too, is used if it is that of a tar of the same size with the same bytes in
+    some places. Members of a batch are fetched from URLs at once.
 
     Rows are, by their extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays; ``txt``: ``str``;
     ``json``: what it holds; all others, pictures among them: ``bytes``, which :class:`~batchup_ng.ImageBytes` takes.
@@ -104,7 +106,8 @@ class TarShards(StoredArray, StoredValues):
         for name, column in asked.items():
             one = copy.copy(of_all)
             one._handles = {}
-            one._choose(samples, column, "auto", None, None)
+            remedy = f"name other columns, or take it by TarShards(paths, {column!r}, decode=None) for its bytes"
+            one._choose(samples, column, "auto", None, None, remedy)
             picture = size is not None and all(each.rpartition(".")[2] in PICTURES for each in one._extensions)
             made[name] = ImageBytes(one, size) if picture else one
         return made
@@ -173,13 +176,16 @@ class TarShards(StoredArray, StoredValues):
             save_index(index_path(path, stamp), stamp, made, file)
         return made
 
-    def _choose(self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any) -> None:
+    def _choose(
+        self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any,
+        remedy: str = "pass decode=None for its bytes",
+    ) -> None:  # fmt: skip
         """Take one column of the samples."""
         self._extensions = _known_column(column, samples.names, self.paths[0])
         self._offsets, self._sizes, self._which = samples.column(self._extensions)
         self._ends, self.keys = samples.ends, samples.keys
         self._sample_bytes = max(1, sum(size for size, _ in self._stamps) // len(self))
-        self.decode = decoder_of(self._extensions, decode)
+        self.decode = decoder_of(self._extensions, decode, remedy)
         self.runs_user_code = callable(decode)
         self._row_shape: tuple[int, ...] | None = None
         self._head = b""

@@ -18,6 +18,9 @@ from .open_file import AnyFile, opened
 
 LINE_END = ord("\n")
 
+COMPRESSED = {b"\x1f\x8b\x08": "gzip", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+"""What compressed files begin with, and no text does."""
+
 
 class TextLines(StoredValues):
     r"""The lines of a text file, which may be larger than memory, with random access.
@@ -46,7 +49,7 @@ class TextLines(StoredValues):
         index: Whether ``X.index`` may be written. One that is there is used.
 
     Raises:
-        SampleReadError: the file is not there.
+        SampleReadError: the file is not there, or is compressed.
         ArgumentError: there is no such encoding, or line ends are more than a byte in it.
         ArgumentTypeError: `decode` is no function.
     """
@@ -92,7 +95,7 @@ class TextLines(StoredValues):
         file = self._handle()
         try:
             bounds = _bounds(file, stamp[0])
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise SampleReadError(f"{path!r} cannot be read: {error}", path) from error
         if save:
             save_index(index_path(path, stamp), stamp, {"bounds": bounds}, file)
@@ -130,10 +133,17 @@ class TextLines(StoredValues):
 
 
 def _bounds(file: AnyFile, size: int) -> np.ndarray:
-    """Return where each line of a file of `size` bytes begins, and where the last ends."""
+    """Return where each line of a file of `size` bytes begins, and where the last ends.
+
+    Raises:
+        ValueError: the file is compressed.
+    """
     found = [np.zeros(1, np.int64)]
     for start in range(0, size, file.scan_bytes):
-        part = np.frombuffer(file.read(start, min(size - start, file.scan_bytes)), np.uint8)
+        raw = file.read(start, min(size - start, file.scan_bytes))
+        if start == 0 and (how := [how for magic, how in COMPRESSED.items() if raw.startswith(magic)]):
+            raise ValueError(f"it is compressed by {how[0]}, and lines cannot be read in place; decompress it")
+        part = np.frombuffer(raw, np.uint8)
         found.append(np.flatnonzero(part == LINE_END) + (start + 1))
     bounds = np.concatenate(found)
     return bounds if bounds[-1] == size else np.append(bounds, size)

@@ -59,7 +59,7 @@ class Epochs(Iterator[BatchIterator]):
         if ahead is None:
             began = time.perf_counter()
             ahead = self._begun(number)
-            ahead.opening = time.perf_counter() - began
+            ahead.start_seconds = time.perf_counter() - began
         self._current = weakref.ref(ahead)
         try:
             self._may_begin_ahead = self._options.rng is None
@@ -211,7 +211,7 @@ class MakesEpochs(OpensEpochs):
         if state is None and not options.numbered and options.rng is None:
             warn_of_repeats(self._noted_source(), opened)
         iterator = BatchIterator(opened, self.start(opened))
-        iterator.opening = time.perf_counter() - began
+        iterator.start_seconds = time.perf_counter() - began
         return iterator
 
     @validation.known_names(unless=lambda source: any_node(source, "takes_options"))

@@ -16,8 +16,8 @@ from .iterator_views import reason
 from .opening import Epoch, Runner, prepare
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "opening", "place", "state_at",
-         "stream_id", "take_back", "torn", "untouched"}
+HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
+         "start_seconds", "stream_id", "take_back", "torn", "untouched"}
 """What the library calls, and users do not."""
 
 BY_CONSUMER = ""
@@ -25,6 +25,8 @@ BY_CONSUMER = ""
 
 UNKNOWN = "an exception"
 """Why an iterator is over before the exception was looked at."""
+
+NOT_LOADED = "a state that could not be loaded"  # the user's own iterator of a stream may refuse it
 
 
 class Handed(NamedTuple):
@@ -53,10 +55,10 @@ class BatchIterator(Iterator[Any]):
     Attributes:
         at_end: Whether all of its batches were handed out and the next was asked for.
         asked: Whether a batch was asked for.
-        opening: Seconds that the call which opened the epoch took: workers may have had to start.
+        start_seconds: Seconds that the call which opened the epoch took: workers may have had to start.
     """
 
-    opening = 0.0
+    start_seconds = 0.0
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._handed = Handed()
@@ -240,8 +242,8 @@ class BatchIterator(Iterator[Any]):
                 as if nothing had been asked.
         """
         epoch = prepare(self._epoch.source, self._epoch.asked, state)
-        self.break_off("an exception in load_state_dict()")
-        self._over = "an exception in load_state_dict()"  # also behind the end, until it is done
+        self.break_off(NOT_LOADED)
+        self._over = NOT_LOADED  # also behind the end, until it is
         self._begin(epoch, epoch.source.start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -294,7 +296,7 @@ class BatchIterator(Iterator[Any]):
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "retried": self._accounting.retried,
-            "wait_seconds": self.opening + self._handed.waited,
+            "wait_seconds": self.start_seconds + self._handed.waited,
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from ...error_context import function_name
+from ...error_context import function_name, text_of
 from ...errors import ArgumentTypeError, PoolClosed
+
+MAX_REASON = 120
+"""Characters of an exception's text that the error of a later ``next`` repeats."""
 
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
@@ -32,18 +35,20 @@ class IteratorView(Iterator[Any]):
             raise broken_off(self._broken)
         iterator = self._iterator
         mark = getattr(iterator, "mark", None)
+        batch = END
         try:
             batch = next(iterator, END)
             if batch is not END:
                 return self._received(batch)
         except BaseException as error:
+            by = reason(error) if batch is END else self._reason(error)
             if mark is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
-                self._broken = self._reason(error)
+                self._broken = by
             else:
-                iterator.take_back(mark, self._reason(error))
+                iterator.take_back(mark, by)
             self._failed()
             if isinstance(error, StopIteration):
-                raise RuntimeError(f"{self._reason(error)}: it raised StopIteration") from error
+                raise RuntimeError(f"{by}: it raised StopIteration") from error
             raise
         self._failed()
         raise StopIteration
@@ -148,7 +153,11 @@ def called_with(fn: Callable[..., Any], batch: Any) -> Any:
 
 def reason(error: BaseException) -> str:
     """Return in words by what exception an epoch was broken off."""
-    return "an interrupt" if type(error) is KeyboardInterrupt else f"an exception ({type(error).__name__})"
+    if type(error) is KeyboardInterrupt:
+        return "an interrupt"
+    text = text_of(error)
+    text = text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
+    return f"an exception ({type(error).__name__}: {text})"
 
 
 def place_of(iterator: Any) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import SampleReadError
 from batchup_ng.testing.accessors import Made
 
 from .stored_contract import StoredContract
@@ -104,3 +108,42 @@ def test_pages_whose_checksums_are_wrong_are_an_error_in_every_pool(
         made = source if pool is None else pool.parallel_data_source(source)
         with pytest.raises(bu.BatchError, match=r"x\.parquet.*(crc|CRC|checksum)"):
             next(made.batch_iterator(n))
+
+
+@pytest.mark.parametrize("form", ["flat", "list", "struct", "lists of structs"])
+def test_times_that_nanoseconds_cannot_hold_are_an_error(tmp_path: Path, form: str) -> None:
+    years = [1600, 1700, 1969, 2020, None, 2250, 2500]
+    for picked in (years, years[1:6]):
+        times = [None if year is None else datetime.datetime(year, 3, 4, 5, 6, 7, 891) for year in picked]
+        stored: Any = pa.array(times, pa.timestamp("us"))
+        if form != "flat":
+            stored = [{"t": time} for time in times] if form == "struct" else [[time] * 2 for time in times]
+            stored = [[{"t": time}] for time in times] if form == "lists of structs" else stored
+        table = pa.table({"t": stored, "y": picked})
+        pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+        rows = bu.ParquetRows(tmp_path / "x.parquet", "t")
+        if picked is years:
+            with pytest.raises(SampleReadError, match=r"times outside 1677 to 2262, .*; write the file anew"):
+                rows[2]
+        elif form == "flat":
+            np.testing.assert_array_equal(rows[:], np.array(times, "datetime64[ns]"))
+        else:
+            assert len(rows[:]) == 5
+        assert bu.ParquetRows(tmp_path / "x.parquet", "y", fill=0)[:].tolist() == [year or 0 for year in picked]
+
+
+def test_names_of_classes_of_hugging_face_are_kept(tmp_path: Path) -> None:
+    names = ["cat", "dog"]
+    told = {"y": {"names": names, "_type": "ClassLabel"}, "x": {"dtype": "int64", "_type": "Value"}}
+    told |= {"many": {"feature": told["y"], "_type": "List"}, "bad": {"names": 3, "_type": "ClassLabel"}}
+    table = pa.table({"x": [5, 6], "y": [1, 0], "many": [[0, 1], [1, 1]], "bad": [1, 2]})
+    schema = table.schema.with_metadata({"huggingface": json.dumps({"info": {"features": told}})})
+    pq.write_table(table.cast(schema), tmp_path / "x.parquet")
+    columns = bu.ParquetRows.columns(tmp_path / "x.parquet")
+    assert {name: column.class_names for name, column in columns.items()} == {
+        "x": (), "y": ("cat", "dog"), "many": ("cat", "dog"), "bad": (),
+    }  # fmt: skip
+    assert pickle.loads(pickle.dumps(columns["y"])).class_names == ("cat", "dog")
+    del columns["many"], columns["bad"]
+    bu.convert(bu.ArrayDataSource(columns), tmp_path / "y.tar", pool="serial", progress=False)
+    assert json.loads((tmp_path / "y-class_names.json").read_text()) == names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import threading
@@ -186,3 +187,12 @@ def test_an_error_keeps_no_file_open(tmp_path: Path) -> None:
         assert handle() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("library", ["gzip", "bz2", "lzma"])
+def test_a_compressed_file_is_refused_with_what_to_do(tmp_path: Path, library: str) -> None:
+    with importlib.import_module(library).open(tmp_path / "x.txt.z", "wb") as file:
+        file.write(b"one\ntwo\n")
+    for encoding in ("utf-8", None):
+        with pytest.raises(SampleReadError, match=r"x\.txt\.z' cannot be read: it is compressed by \w+.*; decompress"):
+            bu.TextLines(tmp_path / "x.txt.z", encoding=encoding)
