@@ -25,13 +25,13 @@ from .data_source.base import PlannedDataSource
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
+from .data_source.epoch.progress import Progress, end
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, with_seed
 from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
-from .progress import Progress, end
 from .randomness.numpy_rng import GLOBAL, seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
@@ -429,7 +429,8 @@ class Loader:
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
-        return progress.behind
+        behind: WithConsumerMaps = progress.behind
+        return behind
 
     def _worked_for(self, pool: AbstractWorkerPool) -> WithConsumerMaps:
         source = self._progress.source

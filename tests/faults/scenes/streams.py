@@ -88,7 +88,7 @@ def abandoned(kind: str, workers: int, size: str) -> bool:
 
 
 def after_the_end(kind: str) -> bool:
-    """F22: ``next()`` after an error, after the end, after close is the end; the pool goes on."""
+    """F22: ``next()`` after the end and after close is the end, after an error an error; the pool goes on."""
     with make_pool(kind) as pool:
         failing = bu.ArrayDataSource([np.arange(50)]).map(fails_at_20)
         iterator = pool.parallel_data_source(failing, 3).batch_iterator(BATCH)
@@ -97,8 +97,13 @@ def after_the_end(kind: str) -> bool:
                 pass
         except LookupError:
             pass
+        closed = 0
         for _ in range(3):
-            assert next(iterator, "end") == "end"
+            try:
+                next(iterator, "end")
+            except bu.PoolClosed:
+                closed += 1
+        assert closed == 3, "an error was followed by the end, or by more"
         whole = pool.parallel_data_source(source(), 3).batch_iterator(BATCH, shuffle=SHUFFLE)
         balance(whole)
         assert next(whole, "end") == "end"

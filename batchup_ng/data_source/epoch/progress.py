@@ -12,24 +12,22 @@ import threading
 import weakref
 from typing import Any
 
-from .data_source import AbstractDataSource, BatchIterator
-from .data_source.epoch.epochs import Epochs
-from .sampling.plans.epoch import BatchPlan
-from .work_pool import AbstractWorkerPool
-from .work_pool.parallel import WithConsumerMaps
+from ...sampling.plans.epoch import BatchPlan
+from .epochs import Epochs
+from .iterator import BatchIterator
 
 
 @dataclasses.dataclass
 class Progress:
     """What a loader and its views share."""
 
-    source: AbstractDataSource
+    source: Any
     options: dict[str, Any]  # of each epoch
-    pool: AbstractWorkerPool | None
+    pool: Any  # None until it is made
     kind: str  # of the pool, where the loader makes it; "" where it is the user's
     workers: int | None
     next: int  # the number of the epoch under way; of the next where there is none
-    behind: WithConsumerMaps | None = None  # the source that the pool works for
+    behind: Any = None  # the source that the pool works for
     why: str = ""  # the pool was chosen
     plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
     pending: Any = None  # the state from which that epoch goes on, if it is in its middle
