@@ -221,7 +221,11 @@ def reached(place: Place) -> list[int]:
 def nameless(nbytes: int) -> int:
     """Return a descriptor of a file in memory, none of whose pages are there yet."""
     fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
-    os.ftruncate(fd, nbytes or 1)
+    try:
+        os.ftruncate(fd, nbytes or 1)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -1,5 +1,6 @@
 """A file of rows is believed where it says the truth, and a row of it where it is whole."""
 
+import errno
 import gc
 import inspect
 import itertools
@@ -419,6 +420,33 @@ def test_a_file_that_is_cut_short_while_rows_are_copied_costs_no_row(slow, folde
     monkeypatch.setattr(cached, "fill_rows", cut)
     with pytest.warns(bu.CacheWarning, match=r"0 of 12 rows .* cut short"):
         np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+@pytest.mark.parametrize("at_once", [1, 7, 10**6])
+def test_writes_that_are_short_or_fail_at_any_byte_cost_no_row(tmp_path, folder, monkeypatch, in_folder, at_once):
+    slow = Counting(tmp_path / "log", 20)
+    for room in [*range(0, 20 * ROW, 61), 10**9]:
+        left = room
+
+        def pwrite(fd, data, offset, own=os.pwrite):
+            nonlocal left
+            if not left:
+                raise OSError(errno.ENOSPC, "no room")
+            done = own(fd, memoryview(data)[: min(at_once, left)], offset)
+            left -= done
+            return done
+
+        rows = bu.Cached(slow, folder if in_folder else None)
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            patch.setattr(os, "pwrite", pwrite)
+            for _ in range(2):
+                np.testing.assert_array_equal(rows[:], slow.expected(range(20)))
+        np.testing.assert_array_equal(rows[:], slow.expected(range(20)))
+        np.testing.assert_array_equal(bu.Cached(slow, folder)[:], slow.expected(range(20)))
+        os.unlink(only_file(folder))
+    assert left > 0
 
 
 ON_A_FULL_DISK = """

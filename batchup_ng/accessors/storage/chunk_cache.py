@@ -140,7 +140,8 @@ class _Share:
         else:
             self._size = TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
             if hasattr(os, "memfd_create"):
-                self.fd = nameless(self._size)
+                with contextlib.suppress(OSError):  # files may not be as large (ulimit -f): a cache of its own will do
+                    self.fd = nameless(self._size)
         self._mapped = mmap.mmap(self.fd, self._size)
         table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
         self._hand, (self._keys, self._generations, self._owners) = table[:1], table[1:].reshape(3, MOST_SLOTS)

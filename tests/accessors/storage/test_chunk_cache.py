@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import random
+import resource
 import signal
 import threading
 import time
@@ -189,6 +190,18 @@ def test_a_system_without_files_in_memory_has_a_cache_for_each_process(monkeypat
     check(another(cache), [1])
     with forked(lambda: check(cache, [2, 1])) as pid:
         assert ended(pid)
+
+
+def test_where_files_may_not_be_large_each_process_has_a_cache_of_its_own() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        cache = ChunkCache(10 * NBYTES)
+        check(cache, [3, 4])
+        assert missing(cache, [3, 4, 5]) == [5]
+        check(another(cache), [3, 5])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_fork_shares_what_there_is() -> None:
