@@ -1,7 +1,7 @@
 """PyTorch's tensors as memory: whose it is, a copy of it, its bytes.
 
-Only plain tensors are looked into: dense ones in main memory, without gradients. All others (of a GPU, sparse,
-quantized, nested, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that NumPy lacks.
+Only plain tensors are looked into: dense ones in main memory, without gradients. All others (of a GPU, sparse, nested,
+quantized, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that NumPy lacks.
 """
 
 from __future__ import annotations
