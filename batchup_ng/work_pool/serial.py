@@ -53,7 +53,12 @@ class _Deferred(TaskFuture):
         """Run the task on this thread, for as long as it takes."""
         if self._pool._closed:
             self._pool.check_open()
-        if not self.begin():
+        try:
+            mine = self.begin()
+        except BaseException as error:  # of a signal handler, after which nobody else would run it
+            self.set_exception(error)
+            return True
+        if not mine:
             return super().wait(seconds)  # another thread runs it
         fn, args, kwargs = self._task
         try:

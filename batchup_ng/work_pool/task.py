@@ -124,8 +124,9 @@ class TaskFuture:
 
     def raised(self, error: BaseException) -> bool:
         """Return whether `error` came out of :meth:`result` because the task raised it, not a signal handler."""
-        of_worker = isinstance(error.__cause__, RemoteTraceback)
-        return of_worker or (self._error is not None and self._error in (error, error.__cause__))
+        if isinstance(error.__cause__, RemoteTraceback):
+            return True
+        return self._error is not None and self._error in (error, error.__cause__) and not _of_signal_handler(error)
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""
@@ -211,3 +212,13 @@ class Pool:
     def abandon(self) -> None:
         """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
         self.close()
+
+
+def _of_signal_handler(error: BaseException) -> bool:
+    """Return whether a signal handler raised `error`: Python calls it with the frame that it interrupted."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        interrupted, step = step.tb_frame, step.tb_next
+        if any(value is interrupted for value in tuple(step.tb_frame.f_locals.values())):
+            return True
+    return False

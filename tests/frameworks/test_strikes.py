@@ -84,7 +84,7 @@ def test_an_epoch_goes_on_or_says_that_it_does_not(adapter: Any) -> None:
 
 
 def _is_closed(iterator: Any) -> bool:
-    with pytest.raises(PoolClosed, match=r"broken off by (an exception \((Strike|Interrupt):|Strike at the start|Interrupt at the start|an error in)"):
+    with pytest.raises(PoolClosed, match=r"by (an exception \((Strike|Interrupt)|(Strike|Interrupt) at|an error in)"):
         next(iterator)
     return True
 

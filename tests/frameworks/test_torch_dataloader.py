@@ -509,6 +509,35 @@ def test_a_strike_at_any_line_loses_no_batch_in_silence(pool: AbstractWorkerPool
     assert True in outcomes
 
 
+def test_a_signal_in_the_data_set_is_no_error_of_its_batch() -> None:
+    """With threads and processes the data set runs where no signal handler does."""
+
+    class Handled(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Handled
+
+    def make(index: int) -> Any:
+        if index == 5 and not handled:
+            handled.append(True)
+            signal.raise_signal(signal.SIGUSR1)
+        return index
+
+    handled: list[bool] = []
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with from_dataloader(data.DataLoader(Samples(make), 4), pool="serial") as batches:
+            iterator = iter(batches)
+            assert next(iterator).tolist() == [0, 1, 2, 3]
+            with pytest.raises(Handled):
+                next(iterator)
+            with pytest.raises(bu.PoolClosed, match="Handled"):
+                next(iterator)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorkerPool) -> None:
     class Fails(data.Sampler[int]):
         def __iter__(self) -> Iterator[int]:

@@ -14,6 +14,7 @@ from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
 from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import AbstractWorkerPool, repair
+from batchup_ng.work_pool.task import TaskFuture
 
 from ..extent import methods
 from .pool_contract import PoolContract
@@ -81,3 +82,19 @@ def test_more_threads_than_a_byte_counts() -> None:
     with WorkerProcessPool(1, threads=300) as pool:
         stream = pool.work_stream(((pow, (i, 2)) for i in range(400)), task_buffer_size=400)
         assert list(stream.retrieve_iter()) == [i * i for i in range(400)]
+
+
+def test_a_serial_task_that_is_interrupted_as_it_begins_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = TaskFuture.begin
+
+    def begin(future: TaskFuture) -> bool:
+        began(future)
+        raise KeyboardInterrupt  # as a handler does when the call returns
+
+    with SerialPool() as pool:
+        future = pool.submit((len, ([1],), {}))
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(TaskFuture, "begin", begin)
+            future.wait(60.0)
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
