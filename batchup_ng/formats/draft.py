@@ -17,8 +17,8 @@ from typing import Any
 
 from .base import pread_all, pwrite_all, synchronised
 
-PAGE = 4096
-"""Bytes that are kept and written together, as the disk does."""
+PAGE = 1 << 16
+"""Bytes that are kept and written together: fewer take longer, more make the log of scattered changes larger."""
 
 RECORD = struct.Struct("<QQI")
 """Before bytes that were replaced: their place in the file, how many they are, their CRC-32."""
