@@ -302,7 +302,8 @@ class AheadIterator(IteratorView):
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
         handed_out, place = self._at
-        own = {"batches": handed_out, "samples": place[1]["delivered"], "wait_seconds": self._waited}
+        waited = self._waited + getattr(self._iterator, "start_seconds", 0.0)
+        own = {"batches": handed_out, "samples": place[1]["delivered"], "wait_seconds": waited}
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:
