@@ -167,7 +167,7 @@ MADE_BY_PYTHON = 1 << 9
 """Flag of types that are not built in: Py_TPFLAGS_HEAPTYPE."""
 
 
-class MadeClass(type):
+class _MadeClass(type):
     """The type of the classes that :func:`_class_for` makes: a pickle has the class of the original in their place.
 
     PyTorch's workers, for one, send the class of an exception.
@@ -181,7 +181,7 @@ def _class_for(kind: Any) -> type[BatchError]:
     """Return the class of errors that are batch errors and of `kind`; :class:`BatchError` where there can be none."""
     try:
         made: type[BatchError] = types.new_class(
-            f"BatchError[{kind.__name__}]", (BatchError, kind), {"metaclass": MadeClass}
+            f"BatchError[{kind.__name__}]", (BatchError, kind), {"metaclass": _MadeClass}
         )
         made.__module__ = BatchError.__module__
         made._kind = kind
@@ -190,7 +190,7 @@ def _class_for(kind: Any) -> type[BatchError]:
     return made
 
 
-copyreg.pickle(MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
+copyreg.pickle(_MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
 
 
 def state_of(error: BaseException) -> dict[str, Any]:
