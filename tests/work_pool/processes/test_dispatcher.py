@@ -207,7 +207,7 @@ def test_a_replacement_is_served_while_others_are_started() -> None:
         before = pool._dispatcher.pids()
         for pid in before:
             os.kill(pid, signal.SIGKILL)
-        wait_until(held.is_set)
+        wait_until(lambda: held.is_set() and not {*before} & {*pool._dispatcher.pids()})
         try:
             assert one(pool, os.getpid) not in before
             assert not go_on.is_set()
