@@ -270,6 +270,9 @@ class AheadIterator(IteratorView):
         """Return what ``next`` raises after the end; a new one each time, or its traceback would grow."""
         return broken_off(self._ended) if self._ended else StopIteration()
 
+    def _target(self) -> Any:
+        return self
+
     @property
     def mark(self) -> Any:
         """How far the iterator is now, for :meth:`take_back`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,9 @@ MAX_LISTED = 1000
 COUNTS = ("planned", "delivered", "failed", "replaced")
 """The counts that a saved state has, beside the batches."""
 
-
-class Counts(NamedTuple):
-    """How far an epoch is. One object replaces another, so any thread sees the counts of one moment."""
-
-    batches: int = 0  # that are settled: handed out, or lost as a whole
-    planned: int = 0  # samples of these
-    delivered: int = 0
-    failed: int = 0  # samples that were left out because they could not be made
-    replaced: int = 0  # samples among those handed out that stand in the place of others
-
+Counts = tuple[int, int, int, int, int]
+"""How far an epoch is: the batches that are settled (handed out, or lost as a whole), the samples that were planned for
+them, delivered, left out because they could not be made, and delivered in the place of others."""
 
 TRANSPORTS = ("slots", "socket", "store", "message", "memory")
 """How a batch may come to the consumer."""
@@ -39,35 +32,36 @@ class Accounting:
     Samples are counted as planned, whatever the maps make of them.
     """
 
-    counts: Counts = dataclasses.field(default_factory=Counts)
+    counts: Counts = (0, 0, 0, 0, 0)  # one object replaces another, so any thread sees the counts of one moment
     errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
     retried: int = 0  # batches that failed at first and could be made at a later try
     retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first of them
     transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
     arrays: str = ""  # how the arrays of the source reached the workers
     failed_before: int = 0  # samples that failed or were replaced before the epoch was resumed: not in `errors`
-    gap: bool = False  # whether a batch was lost that is not the last one
-    _latest: dict[int, tuple[Counts, Counts]] = dataclasses.field(default_factory=dict)  # by thread: before, after
+    gap: bool = False  # whether a batch may be lost that is not the last one
+    _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was settled,
+    _by: int = 0  # and the thread that settled it
 
     @property
     def batches(self) -> int:
-        return self.counts.batches
+        return self.counts[0]
 
     @property
     def planned(self) -> int:
-        return self.counts.planned
+        return self.counts[1]
 
     @property
     def delivered(self) -> int:
-        return self.counts.delivered
+        return self.counts[2]
 
     @property
     def failed(self) -> int:
-        return self.counts.failed
+        return self.counts[3]
 
     @property
     def replaced(self) -> int:
-        return self.counts.replaced
+        return self.counts[4]
 
     def counted(self) -> tuple[int, dict[str, int]]:
         """Return what a saved state says of the accounting: the batches, the counts; from any thread."""
@@ -76,39 +70,35 @@ class Accounting:
 
     def carry(self, batches: int, counts: dict[str, int]) -> None:
         """Begin with the number of batches and the counts of an earlier run."""
-        self.counts = Counts(batches, **{name: counts[name] for name in COUNTS})
+        planned, delivered, failed, replaced = (counts[name] for name in COUNTS)
+        self.counts = batches, planned, delivered, failed, replaced
         self.failed_before = counts["failed"] + counts["replaced"]
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
         """Enter what became of one batch."""
         before = self.counts
-        if number != before.batches or delivered + failed != planned:
+        batches, of_planned, of_delivered, of_failed, of_replaced = before
+        if number != batches or delivered + failed != planned:
             raise AccountingError(
-                f"batch {before.batches} of {planned} samples was to be handed out, but it is batch {number}, with "
+                f"batch {batches} of {planned} samples was to be handed out, but it is batch {number}, with "
                 f"{delivered} samples and {failed} reported as failed; this is a bug of the library"
             )
         if transport:
             self.transports[transport] += 1
-        after = Counts(
-            number + 1,
-            before.planned + planned,
-            before.delivered + delivered,
-            before.failed + failed,
-            before.replaced + replaced,
-        )
-        self._latest[threading.get_ident()] = before, after
-        self.counts = after
+        self._before, self._by = before, threading.get_ident()
+        self.counts = (
+            batches + 1, of_planned + planned, of_delivered + delivered, of_failed + failed, of_replaced + replaced
+        )  # fmt: skip
 
     def take_back(self, since: Counts) -> None:
-        """Undo what this thread settled after `since`: a batch that did not reach the loop.
+        """Undo the last batch that this thread settled after `since`: it did not reach the loop.
 
-        If another thread has settled the next batch, there is a gap, and no state can say so.
+        If another thread settled a batch meanwhile, this thread's may be a gap before it, which no state can express.
         """
-        before, after = self._latest.get(threading.get_ident(), (since, since))
-        if after.batches > since.batches:
-            if self.counts is after:
-                self.counts = before
-            elif self.counts.batches > after.batches:
+        if self.counts[0] > since[0]:
+            if self._by == threading.get_ident():
+                self.counts = self._before
+            else:
                 self.gap = True
 
     def note_retried(self, error: Any) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
@@ -29,14 +29,6 @@ UNKNOWN = "an exception"
 NOT_LOADED = "a state that could not be loaded"  # the user's own iterator of a stream may refuse it
 
 
-class Handed(NamedTuple):
-    """What an iterator itself has handed out, of which a state says nothing."""
-
-    batches: int = 0
-    samples: int = 0
-    waited: float = 0.0  # seconds that the consumer was in ``next``
-
-
 class BatchIterator(Iterator[Any]):
     """Hands out batches, each a tuple of arrays, in the order of the plan.
 
@@ -55,13 +47,14 @@ class BatchIterator(Iterator[Any]):
     Attributes:
         at_end: Whether all of its batches were handed out and the next was asked for.
         asked: Whether a batch was asked for.
+        mark: How far it was when it last handed out a batch, for :meth:`take_back`.
         start_seconds: Seconds that the call which opened the epoch took: workers may have had to start.
     """
 
     start_seconds = 0.0
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
-        self._handed = Handed()
+        self._handed = 0, 0, 0.0  # batches, samples, and the seconds that the consumer was in ``next``
         self._series = series
         self._begin(epoch, runner)
 
@@ -72,6 +65,7 @@ class BatchIterator(Iterator[Any]):
         self._runner = runner
         self._accounting = epoch.accounting
         self.at_end = self.asked = False
+        self.mark = self._mark()
         self._over: str | None = None  # by what the epoch was broken off, or BY_CONSUMER; None as long as it goes on
 
     def __next__(self) -> Any:
@@ -92,9 +86,9 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._runner)
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
-            _, _, handed = mark
-            samples, waited = count_of(batch), time.perf_counter() - began
-            self._handed = Handed(handed.batches + 1, handed.samples + samples, handed.waited + waited)
+            batches, samples, waited = self._handed
+            self._handed = batches + 1, samples + count_of(batch), waited + time.perf_counter() - began
+            self.mark = self._accounting.counts, self._runner.latest, self._handed
             return batch
         except StopIteration:
             self._end()
@@ -104,7 +98,8 @@ class BatchIterator(Iterator[Any]):
             if others is None:
                 self._over = UNKNOWN  # first of all: the exception of another signal may come in any line below
             self.take_back(mark, reason(error))
-            self._handed = self._handed._replace(waited=self._handed.waited + time.perf_counter() - began)
+            batches, samples, waited = self._handed
+            self._handed = batches, samples, waited + time.perf_counter() - began
             if others and isinstance(error, PoolClosed):
                 self._raise_over()
             raise
@@ -113,7 +108,7 @@ class BatchIterator(Iterator[Any]):
         if self._over == BY_CONSUMER:
             raise StopIteration
         raise PoolClosed(
-            f"this epoch was broken off by {self._over} after {self._handed.batches} batches, so that its iterator is "
+            f"this epoch was broken off by {self._over} after {self._handed[0]} batches, so that its iterator is "
             f"closed; make a new one, which goes on from there with state=iterator.state_dict()"
         )
 
@@ -177,17 +172,16 @@ class BatchIterator(Iterator[Any]):
             self._runner.close()
             self._finalizer.detach()
 
-    @property
-    def mark(self) -> tuple[Any, ...]:
-        """How far the iterator is now, for :meth:`take_back`."""
+    def _mark(self) -> tuple[Any, ...]:
+        """Return how far the iterator is now, for :meth:`take_back`."""
         return self._accounting.counts, self._runner.latest, self._handed
 
     def take_back(self, mark: tuple[Any, ...], by: str) -> None:
         """Break the epoch off as it was at `mark`: a batch that this thread took since did not reach the loop."""
         counts, latest, handed = mark
         self._accounting.take_back(counts)
-        if self._accounting.batches == counts.batches:  # no other thread has gone on
-            self._runner.latest, self._handed = latest, handed
+        if self._accounting.batches == counts[0]:  # no other thread has gone on
+            self._runner.latest, self._handed, self.mark = latest, handed, mark
         self.break_off(by)
 
     # -- saving and resuming -----------------------------------------------------------------------------------
@@ -291,12 +285,12 @@ class BatchIterator(Iterator[Any]):
             one on each node (``"store"``), ``""`` where that was not needed.
         """
         return {
-            "batches": self._handed.batches,
-            "samples": self._handed.samples,
+            "batches": self._handed[0],
+            "samples": self._handed[1],
             "failed": self._accounting.failed,
             "replaced": self._accounting.replaced,
             "retried": self._accounting.retried,
-            "wait_seconds": self.start_seconds + self._handed.waited,
+            "wait_seconds": self.start_seconds + self._handed[2],
             "buffered": self.buffered(),
             "transport": dict(self._accounting.transports),
             "arrays": self._accounting.arrays,

@@ -27,31 +27,37 @@ class IteratorView(Iterator[Any]):
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
+        target = getattr(iterator, "_target", None)
+        marked = iterator if target is None else target()
+        self._marked = marked if hasattr(marked, "mark") else None  # which notes how far it is, if it is the library's
         self._broken = ""  # by what, if the iterator is not one of the library's
 
     def __next__(self) -> Any:
         self._begin()
         if self._broken:
             raise broken_off(self._broken)
-        iterator = self._iterator
-        mark = getattr(iterator, "mark", None)
-        batch = END
+        marked, batch = self._marked, END
+        mark = None if marked is None else marked.mark
         try:
-            batch = next(iterator, END)
+            batch = next(self._iterator, END)
             if batch is not END:
                 return self._received(batch)
         except BaseException as error:
             by = reason(error) if batch is END else self._reason(error)
-            if mark is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
+            if marked is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
                 self._broken = by
             else:
-                iterator.take_back(mark, by)
+                marked.take_back(mark, by)
             self._failed()
             if isinstance(error, StopIteration):
                 raise RuntimeError(f"{by}: it raised StopIteration") from error
             raise
         self._failed()
         raise StopIteration
+
+    def _target(self) -> Any:
+        """Return what notes how far the batches are that a view of this one gets."""
+        return self._marked
 
     def _begin(self) -> None:
         """Note that a batch is asked for, or raise an error."""
@@ -123,11 +129,24 @@ class LoaderIterator(IteratorView):
         super().__init__(iterator)
         self._lock = lock
 
-    def _begin(self) -> None:
-        if not self._iterator.asked:
-            with self._lock:
-                if not self._replaced_by:
-                    self._iterator.asked = True
+    def __next__(self) -> Any:
+        iterator = self._iterator
+        if self._replaced_by or not iterator.asked:
+            self._claim()
+        mark = iterator.mark
+        try:
+            return next(iterator)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            iterator.take_back(mark, reason(error))
+            raise
+
+    def _claim(self) -> None:
+        """Ask for the first batch of the epoch, unless it went to another call."""
+        with self._lock:
+            if not self._replaced_by:
+                self._iterator.asked = True
         if self._replaced_by:
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
 
