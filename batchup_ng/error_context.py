@@ -81,7 +81,13 @@ def traceback_of(error: BaseException) -> str:
     """Return the traceback of `error` as text, that of the worker process where it was raised in one."""
     if isinstance(error.__cause__, RemoteTraceback):
         return shortened(error.__cause__.text)
-    return shortened("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    try:
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+    except Exception as raised:  # by the methods of `error` that this calls, as bool() and getattr() do
+        raise_if_of_signal_handler(raised)
+        lines = ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
+        lines.append(f"{type(error).__name__}: {text_of(error)}\n")
+    return shortened("".join(lines))
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:

@@ -194,6 +194,19 @@ def test_an_exception_without_a_text_is_described() -> None:
     assert str(made).startswith("an exception of type Mute without a text (row 3")
 
 
+@pytest.mark.parametrize("odd", ["__getattr__", "__len__", "__bool__", "__notes__"])
+def test_an_exception_whose_traceback_python_cannot_write_is_named(odd: str) -> None:
+    def fail(self: Any, *args: Any) -> Any:
+        raise KeyError(odd)
+
+    kind = type("Odd", (ValueError,), {odd: property(fail) if odd == "__notes__" else fail})
+    made = told(raised(kind("no")))
+    assert type(made).__name__ == "BatchError[Odd]"
+    assert str(made) == "no (row 3, position 5, epoch 1, batch 2)"
+    assert "    raise error\n" in made.traceback
+    assert made.traceback.endswith("\nOdd: no\n")
+
+
 def test_a_long_text_is_cut_wherever_it_shows() -> None:
     made = told(raised(ValueError("x" * 10_000_000)))
     assert len(str(made)) < 66_000

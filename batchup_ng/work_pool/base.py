@@ -57,6 +57,7 @@ class AbstractWorkerPool(Pool):
 
         Args:
             task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
+                The arguments must not change before the result is there.
             task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
         """
         return WorkStream(self, task_generator, task_buffer_size)

@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 class SharedConstant:
     """A value that reaches each worker once. Made by ``pool.shared_constant``; it must not change afterwards.
 
-    It is packed when it is made, which copies no large array; :meth:`share` puts those where workers can map them.
+    It is packed when it is made, which copies small arrays; :meth:`share` puts large ones where workers can map them.
 
     Attributes:
         arrays: How its large arrays reach workers: ``"shared"`` (one copy in memory), ``"spilled"`` (one copy in a
@@ -44,7 +44,10 @@ class SharedConstant:
         self.arrays = ""
         self.copies: list[Copy] = []
         self.slot_bytes = 0
-        self._packed = pack(value, packer)
+        packed = pack(value, packer)
+        # Workers get it one after the other, a replacement much later: all see the bytes of now.
+        buffers = [raw if raw.nbytes >= SMALLEST_APART else memoryview(bytes(raw)) for raw in packed.buffers]
+        self._packed = packed._replace(buffers=buffers)
         self._home: SharedCopies | None = None
         self._frame: list[Piece] | None = None
 

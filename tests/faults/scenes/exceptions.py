@@ -113,6 +113,20 @@ class Unprintable(Exception):
     __repr__ = __str__
 
 
+class Untraceable(LookupError):
+    """Python's own code for tracebacks fails at it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {}[name]
+
+
+class Truthless(Exception):
+    """Nobody can ask whether it is true, as Python's own code for tracebacks does."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
 def _group() -> BaseException:
     group = getattr(builtins, "ExceptionGroup", None)
     return group("two at once", [ValueError("one"), KeyError("two")]) if group else ValueError("no groups before 3.11")
@@ -123,6 +137,8 @@ ODD: dict[str, Callable[[], BaseException]] = {
     "unpicklable": Unpicklable,
     "lying": lambda: Lying("x"),
     "unprintable": Unprintable,
+    "untraceable": lambda: Untraceable("no attributes"),
+    "truthless": lambda: Truthless("no length"),
     "10 MB": lambda: ValueError("x" * 10_000_000),
     "100 MB": lambda: ValueError("x" * 100_000_000),
     "group": _group,

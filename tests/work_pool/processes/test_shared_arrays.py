@@ -61,6 +61,24 @@ def test_an_array_that_was_written_to_is_copied_anew() -> None:
         assert both.arrived(after)[0][-1] == 0
 
 
+@pytest.mark.parametrize("size", [8, 1 << 13, (1 << 16) - 8, 1 << 16])
+def test_an_array_that_is_written_to_later_stays_what_it_was_in_every_worker(size: int) -> None:
+    def seen(batches: Iterator[Any]) -> list[Any]:
+        return [[np.asarray(column).tolist() for column in batch] for batch in batches]
+
+    array = np.arange(size // 8)
+    backwards = array.astype(">i8")[::-1]
+    source = bu.ArrayDataSource([array, backwards, bu.Ragged(array, np.arange(len(array) + 1))]).take(2)
+    expected = seen(source.batch_iterator(1))
+    with bu.WorkerProcessPool(2) as pool:
+        parallel = pool.parallel_data_source(source)
+        array += 1000
+        backwards += 1000
+        for _ in range(2):
+            assert seen(parallel.batch_iterator(1, epoch=0)) == expected
+            os.kill(one(pool, os.getpid), signal.SIGKILL)  # the worker in its place gets the same
+
+
 def test_a_pool_gives_the_memory_of_forgotten_constants_back() -> None:
     with bu.WorkerProcessPool(1) as pool:
         arena = pool._dispatcher.copies.arena
