@@ -13,8 +13,8 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ MOST_PIECES = 1 << 20
 CHUNKS_OF_VALUES = 64 << 20
 """Bytes that HDF5 keeps of decoded chunks of a data set of values."""
 
+Read = TypeVar("Read")
 
 _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 """The accessors of this process that may have a file open."""
@@ -71,6 +72,16 @@ class _DataSet(StoredRows):
             f"h5py.File there",
             path,
         )
+
+    def _reading(self, read: Callable[[Any], Read]) -> Read:
+        """Return what `read` makes of the handle, of a new one if another thread closed the file meanwhile."""
+        while True:
+            handle = self._handle()
+            try:
+                return read(handle)
+            except Exception:
+                if any(handle is each for each in self._handles.values()):
+                    raise
 
     def _let_go(self) -> None:
         """Close the file, also as inherited by a fork: HDF5 remembers that too."""
@@ -169,10 +180,10 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         if self._decodes:
             super()._fill(rows, out)
         else:
-            self._handle().fill(rows, out)
+            self._reading(lambda opened: opened.fill(rows, out))
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        self._handle().read(number * self.chunk_rows, out)
+        self._reading(lambda opened: opened.read(number * self.chunk_rows, out))
 
     def _options(self) -> list[Any]:
         return [self.dataset, self.field]
@@ -217,10 +228,12 @@ class Hdf5Values(_DataSet, StoredValues):
         handle.file.close()
 
     def _values(self, rows: np.ndarray) -> list[Any]:
-        data = self._handle()
-        if h5py_library().check_string_dtype(data.dtype):
-            data = data.asstr()
-        return [value for first, n, _ in runs(rows) for value in data[first : first + n]]
+        def read(data: Any) -> list[Any]:
+            if h5py_library().check_string_dtype(data.dtype):
+                data = data.asstr()
+            return [value for first, n, _ in runs(rows) for value in data[first : first + n]]
+
+        return self._reading(read)
 
     def _options(self) -> list[Any]:
         return [self.dataset]

@@ -189,6 +189,29 @@ def test_two_accessors_on_one_file_do_not_close_each_other(tmp_path: Path) -> No
     check(first, ROWS)
 
 
+def test_a_close_by_another_thread_in_mid_reading_costs_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "texts.h5", "w") as file:
+        file["x"] = np.array([f"text {i}" for i in range(len(ROWS))], h5py.string_dtype())
+    accessors: list[tuple[Any, Any]] = [(bu.Hdf5Values(tmp_path / "texts.h5"), [f"text {i}" for i in range(len(ROWS))])]
+    for rows in (1, 3):
+        path = written(tmp_path / f"{rows}.h5", chunks=(rows, 3, 2), compression="gzip")
+        accessors.append((bu.Hdf5Rows(path), ROWS))
+    for accessor, expected in accessors:
+        handle, left = accessor._handle, [3]
+
+        def closed_once_given(handle: Any = handle, left: list[int] = left, accessor: Any = accessor) -> Any:
+            given = handle()
+            if left[0]:
+                left[0] -= 1
+                accessor.close()
+            return given
+
+        monkeypatch.setattr(accessor, "_handle", closed_once_given)
+        assert_same_rows(accessor[:], expected)
+        assert left == [0]
+        accessor.close()
+
+
 def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None:
     for options in ({}, {"chunks": (3, 3, 2), "compression": "gzip"}):
         other = written(tmp_path / "other.h5", ROWS + 7, **options).read_bytes()
