@@ -319,7 +319,7 @@ class Loader:
                     number += 1
                 if made.at_its_start or made.at_its_end:
                     batches = None
-                chosen = made.options.chosen if batches else None
+                chosen = made.options.chosen  # also between epochs: all that follow are in these blocks
             left = progress.move_to(number, batches, chosen)
         except BaseException:
             progress.options = before

@@ -320,6 +320,23 @@ def test_a_state_between_epochs_belongs_to_its_source_and_order(loader: bu.Loade
             drawn.state_dict()
 
 
+@pytest.mark.parametrize("shard", [None, (0, 3), (2, 3)])
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 20, 100])
+def test_a_state_from_before_the_first_batch_of_another_size_or_world_goes_on(size: int, shard: Any) -> None:
+    with bu.Loader([X], 4, shuffle=7, pool="serial") as loader:
+        order = numbers(loader)
+        loader.set_epoch(0)
+        next(iter(loader))
+    with bu.Loader([X], size, shuffle=7, pool="serial", shard=shard) as other:
+        other.load_state_dict(loader.state_dict())
+        assert other.in_mid_epoch
+        rest = bu.ArrayDataSource([X]).batch_iterator(size, 7, shard=shard, state=loader.state_dict()["batches"])
+        assert len(other) == len(rest)
+        found = numbers(other)
+    assert found == numbers(rest)
+    assert shard is not None or found == order[4:]
+
+
 @pytest.mark.parametrize("call", ["set_epoch", "load_state_dict"])
 def test_a_loop_whose_loader_goes_elsewhere_does_not_end_in_silence(loader: bu.Loader, call: str) -> None:
     argument = 5 if call == "set_epoch" else loader.state_dict()

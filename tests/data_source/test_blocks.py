@@ -253,6 +253,24 @@ def test_the_epochs_behind_a_state_have_its_blocks_too() -> None:
         assert loader.batch(3)[0].tolist() == whole[0][3]
 
 
+@pytest.mark.parametrize("taken", [0, 1, 15])
+def test_a_loaders_state_from_any_moment_keeps_its_blocks(taken: int) -> None:
+    def made(block: int) -> bu.Loader:
+        return bu.Loader([InBlocks(100, block, 4)], 7, shuffle=("blocks", 5), pool="serial")
+
+    with made(10) as first, made(5) as other:
+        whole = [[x.tolist() for (x,) in first] for _ in range(3)]
+        first.set_epoch(0)
+        if taken:
+            batches = iter(first)
+            for _ in range(taken):
+                next(batches)
+        other.load_state_dict(first.state_dict())
+        rest = [*whole[0][taken:], *whole[1], *whole[2]]
+        loops = range(2 + (taken < 15))
+        assert [x.tolist() for _ in loops for (x,) in other] == rest
+
+
 @pytest.mark.parametrize(("world", "batch_size"), [(2, 16), (8, 16), (64, 4), (2, 400)])
 def test_ranks_are_warned_of_how_often_they_read_a_block(world: int, batch_size: int) -> None:
     found, warned = [], []

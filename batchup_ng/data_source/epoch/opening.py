@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import ArgumentTypeError, StateError
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
-from ...sampling.plans.sharding import Reached
+from ...sampling.plans.sharding import START, Reached
 from ..blocks import proposed_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
@@ -128,7 +128,8 @@ class Epoch:
     @property
     def at_its_start(self) -> bool:
         """Whether nothing was handed out of it, nor a stream begun."""
-        return self.plan is not None and not self.accounting.batches
+        # Not by the batches of this plan: of larger batches, or of more ranks, less than one was handed out by then.
+        return self.plan is not None and self.options.reached == START and not self.accounting.batches
 
     @property
     def at_its_end(self) -> bool:
