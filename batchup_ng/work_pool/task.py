@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..data_source.base import AbstractDataSource
+from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
 from ..memory_pool import FRESH
 
@@ -126,7 +127,8 @@ class TaskFuture:
         """Return whether `error` came out of :meth:`result` because the task raised it, not a signal handler."""
         if isinstance(error.__cause__, RemoteTraceback):
             return True
-        return self._error is not None and self._error in (error, error.__cause__) and not _of_signal_handler(error)
+        mine = self._error is not None and (self._error is error or self._error is error.__cause__)
+        return mine and of_signal_handler(error) is None
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""
@@ -212,13 +214,3 @@ class Pool:
     def abandon(self) -> None:
         """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
         self.close()
-
-
-def _of_signal_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised `error`: Python calls it with the frame that it interrupted."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        interrupted, step = step.tb_frame, step.tb_next
-        if any(value is interrupted for value in tuple(step.tb_frame.f_locals.values())):
-            return True
-    return False

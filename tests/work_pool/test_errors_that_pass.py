@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +207,21 @@ def test_nor_is_it_lost_while_an_error_is_described(where: str) -> None:
 
 
 @pytest.mark.usefixtures("usr1")
+def test_a_function_that_looks_at_its_callers_frame_is_no_signal_handler(made_by: Callable[[Any], Any]) -> None:
+    def evaluated(x: Any, caller: Any) -> Any:
+        if 9 in x:
+            raise ValueError("a bad row")
+        return x
+
+    def with_frame_of_caller(x: Any) -> Any:
+        caller = sys._getframe(1)
+        return evaluated(x, caller), caller.f_code.co_name
+
+    batches = made_by(rows().map(lambda x: (with_frame_of_caller(x)[0],))).batch_iterator(SIZE, on_error="skip")
+    assert taken(batches) == [row for row in range(N) if row != 9]
+    assert [error.row for error in batches.errors] == [9]
+
+
 def test_the_exception_of_a_signal_handler_is_no_files_fault(tmp_path: Path) -> None:
     class Reader:
         def __len__(self) -> int:
