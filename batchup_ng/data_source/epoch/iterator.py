@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -62,6 +63,7 @@ class BatchIterator(Iterator[Any]):
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._handed = Handed()
+        self._counting = threading.Lock()  # held while what is handed out is added up: several threads may take batches
         self._series = series
         self._begin(epoch, runner)
 
@@ -92,9 +94,10 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._runner)
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
-            _, _, handed = mark
             samples, waited = count_of(batch), time.perf_counter() - began
-            self._handed = Handed(handed.batches + 1, handed.samples + samples, handed.waited + waited)
+            with self._counting:
+                batches, so_far, before = self._handed
+                self._handed = Handed(batches + 1, so_far + samples, before + waited)
             return batch
         except StopIteration:
             self._end()
