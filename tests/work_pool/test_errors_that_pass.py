@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool.task import TaskFuture
 
 from .pool_tasks import FailsAtFirst
 
@@ -166,6 +168,26 @@ def test_the_exception_of_a_signal_handler_is_raised_as_it_is(where: str, at: in
             taken(batches)
         assert type(caught.value) is Preempted
         assert batches.errors == []
+
+
+@pytest.mark.usefixtures("usr1")
+def test_nor_is_it_lost_where_a_serial_task_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(signal.SIGUSR1, handlers()[0])
+    begin, strikes = TaskFuture.begin, iter([True])
+
+    def struck(future: TaskFuture) -> bool:
+        if next(strikes, False):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return begin(future)
+
+    monkeypatch.setattr(TaskFuture, "begin", struck)
+    n_batches = N // SIZE
+    with bu.SerialPool() as pool:
+        source = pool.parallel_data_source(rows().map(Struck(-1, bad=9)), on_error="replace")
+        for at in range(n_batches + 1):  # with the batch that is read beside the others, for a row in the place of 9
+            strikes = itertools.chain([False] * at, [True])
+            with pytest.raises(Preempted):
+                taken(source.batch_iterator(SIZE, shuffle=7))
 
 
 class SaysItLate(ValueError):
