@@ -121,21 +121,32 @@ def _described(error: BaseException, which: str, when: str, told: dict[str, Any]
 def of_signal_handler(error: BaseException) -> BaseException | None:
     """Return what the handler of a signal raised in the midst of other code, if `error` is that or wraps it.
 
-    Python calls a handler with the frame that it interrupted, which no other function gets from its caller; a signal
-    that was held back arrives at the end of that. Our own errors wrap, because readers of files and the pickling of
-    tasks catch any exception.
+    Python calls a handler with the number of the signal and the frame that it interrupted; a signal that was held back
+    arrives at the end of that. Our own errors wrap, because readers of files and the pickling of tasks catch any
+    exception.
     """
     while error.__cause__ is not None and isinstance(error, BatchupError):
         error = error.__cause__
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         interrupted, step = step.tb_frame, step.tb_next
-        if interrupted.f_code is InterruptsHeld.__exit__.__code__:
+        if interrupted.f_code is InterruptsHeld.__exit__.__code__ or _interrupts(step.tb_frame, interrupted):
             return error
-        for value in tuple(step.tb_frame.f_locals.values()):
-            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
-                return error
     return None
+
+
+def _interrupts(frame: Any, interrupted: Any) -> bool:
+    """Return whether a frame is that of a signal handler, or of a debugger's trace function, called in another.
+
+    Many functions have the frame of their caller in a variable, as ``numexpr.evaluate``; these two have it in arguments
+    ``(signal, frame)`` or ``(frame, event, ...)``.
+    """
+    code, values = frame.f_code, frame.f_locals
+    args = [None, *(values.get(name) for name in code.co_varnames[: code.co_argcount])]
+    if code.co_flags & inspect.CO_VARARGS:
+        args += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    beside = zip(args, args[1:], [*args[2:], None], strict=False)
+    return any(each is interrupted and (isinstance(a, int) or isinstance(b, str)) for a, each, b in beside)
 
 
 def raise_if_of_signal_handler(error: BaseException) -> None:

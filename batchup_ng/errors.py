@@ -180,8 +180,9 @@ class _MadeClass(type):
 def _class_for(kind: Any) -> type[BatchError]:
     """Return the class of errors that are batch errors and of `kind`; :class:`BatchError` where there can be none."""
     try:
+        own: Any = type(kind)
         made: type[BatchError] = types.new_class(
-            f"BatchError[{kind.__name__}]", (BatchError, kind), {"metaclass": _MadeClass}
+            f"BatchError[{kind.__name__}]", (BatchError, kind), {"metaclass": _with_type_of(own)}
         )
         made.__module__ = BatchError.__module__
         made._kind = kind
@@ -190,7 +191,12 @@ def _class_for(kind: Any) -> type[BatchError]:
     return made
 
 
-copyreg.pickle(_MadeClass, lambda made: (_class_for, (made._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
+@functools.lru_cache(maxsize=256)
+def _with_type_of(metaclass: Any) -> type[_MadeClass]:
+    """Return the type of the classes that are made for exceptions whose own type this is: mostly ``type``."""
+    made = _MadeClass if metaclass is type else types.new_class("MadeClass", (_MadeClass, metaclass))
+    copyreg.pickle(made, lambda each: (_class_for, (each._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
+    return made
 
 
 def state_of(error: BaseException) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import pickle
 import re
@@ -49,6 +50,10 @@ class Two(Exception):
         super().__init__(first, second)
 
 
+class Abstract(Exception, metaclass=abc.ABCMeta):
+    pass
+
+
 TRAVEL = [
     lambda each: pickle.loads(pickle.dumps(each)),
     lambda each: cloudpickle.loads(cloudpickle.dumps(each)),
@@ -60,6 +65,7 @@ ORIGINALS = [
     OSError(2, "gone", "f"),
     Two(1, 2),
     MemoryError(),
+    Abstract(),
     UnicodeDecodeError("utf8", b"x", 0, 1, "y"),
 ]
 

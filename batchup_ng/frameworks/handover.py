@@ -86,13 +86,7 @@ class HandedOverSource:
 
     def epochs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Return the iterators of epochs, one after the other."""
-        epochs = self._source.epochs(*args, **kwargs)
-
-        def each() -> Iterator[Any]:
-            with epochs:
-                yield from map(self._view, epochs)
-
-        return each()
+        return MappedIterator(self._source.epochs(*args, **kwargs), self._view)  # a generator would end by an exception
 
     def __iter__(self) -> Iterator[Any]:
         raise ArgumentTypeError("a source is no loader; loop over its .batch_iterator(batch_size), or .epochs(n, ...)")

@@ -56,6 +56,7 @@ class _Deferred(TaskFuture):
         try:
             mine = self.begin()
         except BaseException as error:  # of a signal handler, after which nobody else would run it
+            self._claim.acquire(blocking=False)  # or to cancel it would settle it again
             self.set_exception(error)
             return True
         if not mine:

@@ -127,7 +127,8 @@ class TaskFuture:
         """Return whether `error` came out of :meth:`result` because the task raised it, not a signal handler."""
         if isinstance(error.__cause__, RemoteTraceback):
             return True
-        return self._error is not None and self._error in (error, error.__cause__) and not of_signal_handler(error)
+        mine = self._error is not None and (self._error is error or self._error is error.__cause__)
+        return mine and of_signal_handler(error) is None
 
     def wait(self, seconds: float) -> bool:
         """Wait until there is a result, that long at most; return whether there is one."""

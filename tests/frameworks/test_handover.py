@@ -87,6 +87,32 @@ def test_a_source_that_a_pool_works_for_and_an_iterator() -> None:
         handed_over(5, iter)
 
 
+def test_an_epoch_that_cannot_begin_is_not_the_end_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bu.SerialPool() as pool:
+        source = pool.parallel_data_source(SOURCE)
+        failures, of_view = [OSError("ahead"), OSError("in its turn")], list[OSError]()
+        start = source.start
+
+        def failing(epoch: Any, *before: Any) -> Any:
+            if epoch.options.epoch == 1 and failures:
+                raise failures.pop(0)
+            return start(epoch, *before)
+
+        def viewed(iterator: Any) -> Any:
+            if iterator.epoch == 1 and not of_view:
+                of_view.append(OSError("in the view"))
+                raise of_view[0]
+            return ahead(iterator)
+
+        monkeypatch.setattr(source, "start", failing)
+        epochs = handed_over(source, viewed).epochs(3, batch_size=20)
+        assert numbers(next(epochs)) == [0, 20]
+        for message in ("in its turn", "in the view"):
+            with pytest.raises(OSError, match=message):
+                next(epochs)
+        assert [each.epoch for each in epochs if numbers(each) == [0, 20]] == [1, 2]
+
+
 def test_what_is_ahead_is_bounded() -> None:
     made, another = [], threading.Semaphore(0)
 

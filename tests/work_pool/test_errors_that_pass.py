@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool.task import TaskFuture
 
 from .pool_tasks import FailsAtFirst
 
@@ -167,6 +170,26 @@ def test_the_exception_of_a_signal_handler_is_raised_as_it_is(where: str, at: in
         assert batches.errors == []
 
 
+@pytest.mark.usefixtures("usr1")
+def test_nor_is_it_lost_where_a_serial_task_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(signal.SIGUSR1, handlers()[0])
+    begin, strikes = TaskFuture.begin, iter([True])
+
+    def struck(future: TaskFuture) -> bool:
+        if next(strikes, False):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return begin(future)
+
+    monkeypatch.setattr(TaskFuture, "begin", struck)
+    n_batches = N // SIZE
+    with bu.SerialPool() as pool:
+        source = pool.parallel_data_source(rows().map(Struck(-1, bad=9)), on_error="replace")
+        for at in range(n_batches + 1):  # with the batch that is read beside the others, for a row in the place of 9
+            strikes = itertools.chain([False] * at, [True])
+            with pytest.raises(Preempted):
+                taken(source.batch_iterator(SIZE, shuffle=7))
+
+
 class SaysItLate(ValueError):
     """An error in whose text a signal arrives."""
 
@@ -206,6 +229,21 @@ def test_nor_is_it_lost_while_an_error_is_described(where: str) -> None:
 
 
 @pytest.mark.usefixtures("usr1")
+def test_a_function_that_looks_at_its_callers_frame_is_no_signal_handler(made_by: Callable[[Any], Any]) -> None:
+    def evaluated(x: Any, caller: Any) -> Any:
+        if 9 in x:
+            raise ValueError("a bad row")
+        return x
+
+    def with_frame_of_caller(x: Any) -> Any:
+        caller = sys._getframe(1)
+        return evaluated(x, caller), caller.f_code.co_name
+
+    batches = made_by(rows().map(lambda x: (with_frame_of_caller(x)[0],))).batch_iterator(SIZE, on_error="skip")
+    assert taken(batches) == [row for row in range(N) if row != 9]
+    assert [error.row for error in batches.errors] == [9]
+
+
 def test_the_exception_of_a_signal_handler_is_no_files_fault(tmp_path: Path) -> None:
     class Reader:
         def __len__(self) -> int:

@@ -78,6 +78,15 @@ class Epochs(Iterator[BatchIterator]):
         self._options = dataclasses.replace(self._options, chosen=epoch.options.chosen)  # by which all epochs go on
         return BatchIterator(epoch, self._source.start(epoch, before), weakref.ref(self))
 
+    @property
+    def mark(self) -> tuple[int, Any]:
+        """Which epoch is next, for :meth:`take_back`."""
+        return self._number, self._state
+
+    def take_back(self, mark: tuple[int, Any], by: str) -> None:
+        """Begin the epoch at `mark` again: its iterator did not reach the loop."""
+        self._number, self._state = mark
+
     def go_by(self, chosen: Any) -> None:
         """Read in these blocks, unless they are None or a state has others."""
         self._options = dataclasses.replace(self._options, chosen=chosen)

@@ -86,8 +86,9 @@ class BatchIterator(Iterator[Any]):
             batch = next(self._runner)
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
-            batches, samples, waited = self._handed
-            self._handed = batches + 1, samples + count_of(batch), waited + time.perf_counter() - began
+            samples, waited = count_of(batch), time.perf_counter() - began
+            handed = self._handed  # read and added to without a call in between: other threads take batches as well
+            self._handed = handed[0] + 1, handed[1] + samples, handed[2] + waited
             self.mark = self._accounting.counts, self._runner.latest, self._handed
             return batch
         except StopIteration:
@@ -97,7 +98,9 @@ class BatchIterator(Iterator[Any]):
             others = self._over  # another thread's reason
             if others is None:
                 self._over = UNKNOWN  # first of all: the exception of another signal may come in any line below
-            self.take_back(mark, reason(error))
+            self.take_back(mark, UNKNOWN)
+            if self._over is UNKNOWN:
+                self._over = reason(error)
             batches, samples, waited = self._handed
             self._handed = batches, samples, waited + time.perf_counter() - began
             if others and isinstance(error, PoolClosed):
