@@ -31,6 +31,7 @@ from ..data_source.epoch.iterator_views import IteratorView, MappedIterator, bro
 from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentTypeError, ReentrantIteration, StateError
 from ..loader import Loader
+from ..signals import InterruptsHeld
 from ..work_pool.parallel import WithConsumerMaps
 from ..work_pool.prefetch_buffer import check_process
 
@@ -139,7 +140,9 @@ class AheadIterator(IteratorView):
         self._lock: Any = threading.RLock()
         run = contextvars.copy_context().run
         arguments = (_convert_ahead, iterator, convert, self._work)
-        self._thread = threading.Thread(target=run, args=arguments, daemon=True, name="handover")
+        self._thread: threading.Thread | None = threading.Thread(
+            target=run, args=arguments, daemon=True, name="handover"
+        )
         self._finalizer = weakref.finalize(self, self._work.end)
 
     def __next__(self) -> Any:
@@ -248,7 +251,7 @@ class AheadIterator(IteratorView):
 
     def _let_thread_fill(self, number: int) -> None:
         """Have the thread make batches until so many are ahead of batch `number`."""
-        if self._thread.ident is None:  # not before, since some frameworks call iter() and take no batch
+        if self._thread is not None and self._thread.ident is None:  # not before, since some frameworks call iter() and take no batch
             try:
                 self._thread.start()
             except BaseException as error:  # it may be about to start nevertheless
@@ -326,9 +329,12 @@ class AheadIterator(IteratorView):
         if close is not None:
             with contextlib.suppress(ValueError):  # a generator that the thread is running just now
                 close()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        thread = self._thread
+        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             with contextlib.suppress(RuntimeError):  # an interrupt came while it was started
-                self._thread.join(JOIN_SECONDS)
+                thread.join(JOIN_SECONDS)
+            with InterruptsHeld():  # Python forgets a thread in a callback of its own, where an interrupt would be lost
+                self._thread = thread = None
         self._finalizer.detach()
         self._freed = None
         self._work.ready.clear()
@@ -383,6 +389,9 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
         while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
             try:
                 work.ready[number] = _converted(convert, next(iterator)), place_of(iterator)
+            except StopIteration as error:
+                work.ready[number] = error.with_traceback(None)  # whose frames hold the thread beyond its end
+                return
             except BaseException as error:
                 work.ready[number] = error
                 return

@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import math
+import signal
 import subprocess
 import sys
 import threading
@@ -306,3 +307,33 @@ def test_a_consumer_that_waits_ends_with_the_iterator() -> None:
         assert waiting.result(60) == "end"
         go_on.set()
         closing.result(60)
+
+
+def test_a_signal_that_comes_as_python_forgets_the_thread_arrives() -> None:
+    """``threading`` keeps a weak set of its threads, in whose callback an exception would be printed and lost."""
+
+    class Rang(Exception):
+        pass
+
+    def ring(number: int, frame: Any) -> None:
+        raise Rang
+
+    def strike(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "_remove" and "selfref" in frame.f_locals:
+            sys.setprofile(None)
+            struck.append(True)
+            signal.raise_signal(signal.SIGUSR1)
+
+    struck: list[bool] = []
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with bu.Loader([np.arange(64)], 4, pool="threads", workers=1) as loader:
+            batches = handed_over(loader, lambda iterator: AheadIterator(iterator, lambda batch: batch))
+            sys.setprofile(strike)
+            with pytest.raises(Rang):
+                for _ in batches:
+                    pass
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGUSR1, before)
+    assert struck == [True]

@@ -93,3 +93,60 @@ def test_programs_need_no_guard_and_no_close_wherever_they_go(pool: str, how: st
     out, errors = process.communicate((tmp_path / "program.py").read_text() if how == "stdin" else None, timeout=60)
     assert (process.returncode, out, errors) == (0, "batch\n", "")
     assert_gone(process.pid)
+
+
+LOOPS = """
+import sys, threading
+import numpy as np
+import batchup_ng as bu
+
+def loop():
+    while True:
+        for x in loader:
+            begun.set()
+
+pool = bu.{pool}
+loader, begun = bu.Loader([np.arange(64)], 4, shuffle=7, pool=pool), threading.Event()
+threading.Thread(target=loop, daemon=True).start()
+begun.wait(60)
+"""
+
+FINALIZER = """
+import gc
+import numpy as np
+import batchup_ng as bu
+
+class Asks:
+    def __del__(self):
+        try:
+            got.extend(int(x[0]) for (x,) in [next(iterator, ([-1],))])
+        except bu.ReentrantIteration:
+            pass
+
+gc.set_threshold(1)
+with bu.{pool} as pool:
+    for epoch in range(3):
+        iterator, got = pool.parallel_data_source(bu.ArrayDataSource([np.arange(64)])).batch_iterator(1), []
+        for (x,) in iterator:
+            got.append(int(x[0]))
+            cycle = Asks()
+            cycle.itself = cycle
+            del cycle
+        gc.collect()
+        assert sorted(x for x in got if x >= 0) == list(range(64))
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("pool", ["SerialPool()", POOLS[0], FORKSERVER])
+@pytest.mark.parametrize("program", [LOOPS, FINALIZER], ids=["daemon threads", "a finalizer"])
+def test_what_asks_for_batches_as_a_program_ends_or_from_a_finalizer(pool: str, program: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    for _ in range(3 if program is LOOPS else 1):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(pool=pool)], env=environment, cwd=tmp_path, timeout=120,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "AccountingError" not in done.stderr
+        assert program is LOOPS or (done.stdout, done.stderr) == ("whole\n", "")
