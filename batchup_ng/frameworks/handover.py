@@ -251,7 +251,8 @@ class AheadIterator(IteratorView):
 
     def _let_thread_fill(self, number: int) -> None:
         """Have the thread make batches until so many are ahead of batch `number`."""
-        if self._thread is not None and self._thread.ident is None:  # not before, since some frameworks call iter() and take no batch
+        # Not before, since some frameworks call iter() and take no batch.
+        if self._thread is not None and self._thread.ident is None:
             try:
                 self._thread.start()
             except BaseException as error:  # it may be about to start nevertheless

@@ -161,7 +161,9 @@ def test_a_generator_that_failed_is_not_at_its_end() -> None:
         yield (np.arange(4),)
         raise ValueError("of the generator")
 
-    for adapter in ADAPTERS.values():
+    for name, adapter in ADAPTERS.items():
+        if name in ("torch", "jax") and find_spec(name) is None:
+            continue
         iterator = adapter(batches())
         next(iterator)
         with pytest.raises(ValueError, match="of the generator"):

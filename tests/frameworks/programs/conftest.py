@@ -1,3 +1,3 @@
-"""What stands here are programs for processes of their own; the look for doctests would import them, without PyTorch too."""
+"""Programs for processes of their own, which the look for doctests would import, without PyTorch too."""
 
 collect_ignore_glob = ["*_rank.py"]
