@@ -157,11 +157,13 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
 
 
 @contextlib.contextmanager
-def unless_of_signal_handler() -> Iterator[None]:
-    """Suppress exceptions, but not those of signal handlers."""
+def unless_of_signal_handler(*kinds: type[Exception]) -> Iterator[None]:
+    """Suppress exceptions, of `kinds` if any are given, but not those of signal handlers."""
     try:
         yield
     except Exception as error:
+        if kinds and not isinstance(error, kinds):
+            raise
         raise_if_of_signal_handler(error)
 
 

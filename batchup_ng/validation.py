@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
@@ -190,3 +191,11 @@ def size_in_bytes(name: str, value: Any) -> int:
         raise ArgumentError(f'{name} must be a size in bytes, not {value!r}; pass an int, or a string such as "8GB"')
     number, unit, binary = found.groups(default="")
     return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(unit.lower() or " "))
+
+
+def path_text(name: str, path: object) -> str:
+    """Return a path as text; it may be a ``str``, or an ``os.PathLike`` of one."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"{name} must be a str or an os.PathLike, not {path!r:.80}; see os.fsdecode for bytes")
+    return text

@@ -13,6 +13,7 @@ from PIL import Image, ImageFile
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..randomness import SampleRng
+from ..signals import InterruptsHeld
 from ..validation import height_and_width, one_of, positive_int
 from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
@@ -196,7 +197,8 @@ class Pictures(ABC):
     def _picture(self, row: int, encoded: Any, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return one picture as a ``uint8`` array: `out`, if that is given."""
         try:
-            return self._decoding.picture(self._opened(encoded), drawn, out)
+            with InterruptsHeld():  # Pillow takes any error for one of the file, and may decode on without a part of it
+                return self._decoding.picture(self._opened(encoded), drawn, out)
         except MemoryError:
             raise  # says something about this machine, not about the file
         except Exception as error:

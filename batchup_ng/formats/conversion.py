@@ -24,11 +24,11 @@ import numpy as np
 from ..accessors.storage.remote import is_remote
 from ..data_source import AbstractDataSource
 from ..display import counted, progress_bar
-from ..error_context import shortened
+from ..error_context import raise_if_of_signal_handler, shortened
 from ..errors import ArgumentError, BatchupError, WriteError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..loader import Loader, source_of
-from ..validation import known_names, positive_int, size_in_bytes, true_or_false
+from ..validation import known_names, path_text, positive_int, size_in_bytes, true_or_false
 from ..work_pool import AbstractWorkerPool
 from .base import Writer
 from .columns import Column, Values, columns_of, fitting, named_parts
@@ -169,9 +169,10 @@ def convert(
         "shard_bytes": None if shard_bytes is None else size_in_bytes("shard_bytes", shard_bytes),
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if is_remote(os.fspath(path)):
-        raise ArgumentError(f"path must be on this machine, not {os.fspath(path)!r}; copy what is written to the store")
-    target = Path(os.path.abspath(os.fspath(path)))
+    place = path_text("path", path)
+    if is_remote(place):
+        raise ArgumentError(f"path must be on this machine, not {place!r}; copy what is written to the store")
+    target = Path(os.path.abspath(place))
     writer = _writer_of(target, given)
     if error_policy(on_error).action == "replace":
         raise ArgumentError("on_error must be 'raise' or 'skip', not 'replace', by which rows would be written twice")
@@ -378,6 +379,7 @@ class _Job:
         except (BatchupError, MemoryError):
             raise
         except Exception as error:
+            raise_if_of_signal_handler(error)
             reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
             told = WriteError(
                 f"{str(self._partial.target)!r} cannot be written ({reason}); {counted(self._journal.rows, 'row')} of "

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data_source.epoch.state_file import read_state, replace_text
+from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, StateError, WriteError
 from .base import synchronised
 
@@ -132,6 +133,7 @@ class Partial:
                 return
             raise
         except OSError as error:
+            raise_if_of_signal_handler(error)
             if error.errno in (errno.ELOOP, errno.ENOTDIR) and self.folder.is_symlink():
                 raise self._refused("which is a link") from None
             told = WriteError(

@@ -768,3 +768,10 @@ def test_a_column_comes_back_from_json() -> None:
     dtype = np.dtype([(("title", "a"), "<i4", (2, 3)), ("b", [("c", ">f8")]), ("d", "u1"), ("e", "f8")], align=True)
     for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]})[0]:
         assert Column.from_json(json.loads(json.dumps(column.as_json()))) == column
+
+
+@pytest.mark.parametrize("path", [b"x.npy", 3, None])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    for use in (lambda: bu.convert([np.arange(3)], path), lambda: bu.NpyRows(path)):
+        with pytest.raises(ArgumentTypeError, match=r"path must be a str or an os\.PathLike, not"):
+            use()

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
+from ...validation import path_text
 from ..base import check_out, checked_rows, chosen_rows, function_told, rows_of
 from . import remote
 from .open_file import regular
@@ -58,7 +59,7 @@ class StoredRows(ABC):
     decode: Any = None
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
-        self.paths = tuple(self._known(os.fspath(path)) for path in paths)
+        self.paths = tuple(self._known(path_text("path", path)) for path in paths)
         self._looked = {number: time.monotonic() for number, path in enumerate(self.paths) if is_remote(path)}
         self._stamps = _stamps_of(self.paths)
         self._handles: dict[tuple[int, int, int], Any] = {}

@@ -34,6 +34,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...system_limits import available
 from ..shared_rows import Place, nameless, place_of, reached
 
@@ -183,7 +184,7 @@ class _Share:
             numbers = left
 
     def _made_ahead(self, number: int, nbytes: int, decode: Decode) -> bool:
-        with contextlib.suppress(Exception):  # which who wants the chunk will see
+        with unless_of_signal_handler():  # which who wants the chunk will see
             return self._made(number, nbytes, decode, lambda *_: None, late=False)
         return False
 
@@ -230,7 +231,8 @@ class _Share:
         if self.fd >= 0 and slot not in self._with_pages:
             try:
                 os.posix_fallocate(self.fd, TABLE_BYTES + slot * nbytes, nbytes)
-            except OSError:
+            except OSError as error:
+                raise_if_of_signal_handler(error)
                 return False
             self._with_pages.add(slot)
         return True

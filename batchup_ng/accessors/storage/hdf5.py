@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
 from .base import RUN_BYTES, StoredRows, StoredValues, of_one_length, runs
@@ -79,7 +80,8 @@ class _DataSet(StoredRows):
             handle = self._handle()
             try:
                 return read(handle)
-            except Exception:
+            except Exception as error:
+                raise_if_of_signal_handler(error)
                 if any(handle is each for each in self._handles.values()):
                     raise
 

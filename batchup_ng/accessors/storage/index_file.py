@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from .remote import AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 
 MAGIC = b"batchup_ng index 1\n"
@@ -96,7 +97,8 @@ def load_index(path: str, stamp: tuple[int, Any], form: Mapping[str, str]) -> di
     try:
         with open(path, "rb") as file:
             return _loaded(file, stamp, form)
-    except OSError:
+    except OSError as error:
+        raise_if_of_signal_handler(error)
         return None
 
 
@@ -126,7 +128,8 @@ def _loaded(
             return None
         parts = np.split(raw, np.cumsum(list(lengths.values()))[:-1])
         return {name: part.view(dtype) for part, (name, dtype) in zip(parts, form.items(), strict=True)}
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise_if_of_signal_handler(error)
         return None  # whatever someone else put there
 
 
@@ -148,7 +151,7 @@ def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarra
         crc32 = zlib.crc32(part, crc32)
     head = {"of": stamp, "bytes": {name: len(part) for name, part in raw.items()}, "crc32": crc32}
     beside = f"{path}.{secrets.token_hex(4)}.tmp"
-    with contextlib.suppress(OSError, EOFError):
+    with unless_of_signal_handler(OSError, EOFError):
         if not isinstance(file, RemoteFile):  # whose index stays on this machine
             head["sample"] = _sample(file, stamp[0])
         if os.path.lexists(path) and not _is_index(path):

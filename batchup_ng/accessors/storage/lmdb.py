@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative
 from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredValues
@@ -84,7 +84,7 @@ class LmdbRows(LmdbFile, StoredValues):
             raise SampleReadError(f"{rows.paths[0]!r} has no rows, and the first tells the columns", rows.paths[0])
         samples = [rows[0]]
         for row in np.linspace(0, len(rows) - 1, SAMPLED_ROWS, dtype=np.int64):
-            with contextlib.suppress(SampleReadError):  # which who reads that row will see
+            with unless_of_signal_handler(SampleReadError):  # which who reads that row will see
                 samples.append(rows[int(row)])
         for sample in samples:
             if not isinstance(sample, dict):

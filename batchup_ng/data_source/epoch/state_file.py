@@ -15,6 +15,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
+from ...error_context import unless_of_signal_handler
 from ...errors import StateError
 
 MAX_BYTES = 1 << 26
@@ -51,7 +52,7 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         try:
-            with contextlib.suppress(OSError):  # there is no such file yet, or its file system knows no permissions
+            with unless_of_signal_handler(OSError):  # there is none yet, or its file system knows no permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
             file.write(text.encode("utf-8", "surrogatepass"))
             file.flush()
@@ -61,12 +62,12 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # not every file system can make a new name last
+    with unless_of_signal_handler(OSError):  # not every file system can make a new name last, nor every user
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)
 
 
 def read_state(path: str | os.PathLike[str]) -> Any:
