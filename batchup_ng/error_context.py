@@ -1,7 +1,7 @@
 """What an exception says about the map and the sample that it was raised for.
 
 The name of the map that raised it is kept as an attribute of the exception, which pickles carry along; an
-exception that takes no attributes goes without.
+exception that has no room for it goes without.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def function_name(function: Callable[..., Any]) -> str:
 def note_map(error: BaseException, name: str) -> None:
     """Note on `error` the name of the map that raised it."""
     with unless_of_signal_handler():
-        setattr(error, _MAP, name)
+        BaseException.__setattr__(error, _MAP, name)
 
 
 def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keywords: Any) -> None:

@@ -150,7 +150,7 @@ def without_init(cls: type[BaseException], args: tuple[Any, ...]) -> Any:
         for given in (args, ()):  # a group needs its arguments, others may not want them
             with contextlib.suppress(TypeError):
                 made: Any = base.__new__(cls, *given)
-                made.args = args
+                BaseException.__setattr__(made, "args", args)
                 return made
     raise TypeError(f"no instance of {cls.__name__} can be made")
 
@@ -160,7 +160,7 @@ def set_state(error: BaseException, state: dict[str, Any]) -> None:
     for name, value in state.items():
         with contextlib.suppress(AttributeError, TypeError):
             if getattr(error, name, ...) is not value:  # an OSError shows a second file that was set to None
-                setattr(error, name, value)
+                BaseException.__setattr__(error, name, value)  # its class may refuse, if it is a frozen dataclass
 
 
 MADE_BY_PYTHON = 1 << 9

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,22 +52,33 @@ def _plain(state: Any) -> Any:
     return state.tobytes().hex() if isinstance(state, np.ndarray) else state
 
 
-@contextlib.contextmanager
-def globals_kept(key: BatchKey | None = None) -> Iterator[None]:
-    """Put the global generators back to where they were. With the `key` of a batch, seed them by it before, so that
-    code of users that draws from them draws the same for it in every process. Threads share them: not for threads.
+class globals_kept:
+    """Puts the global generators back to where they were.
+
+    With the `key` of a batch, seeds them by it before, so that code of users that draws from them draws the same for it
+    in every process. Threads share them: not for threads. It is no generator function, for those write to an exception
+    that passes, which some refuse (frozen dataclasses).
     """
-    python, numpy, torch = random.getstate(), np.random.get_state(legacy=False), torch_generator()
-    torch_state = torch and torch.get_state()
-    try:
-        if key is not None:
-            seed_globals(key)
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        if torch is not None:
-            torch.set_state(torch_state)
+
+    def __init__(self, key: BatchKey | None = None) -> None:
+        self._key = key
+
+    def __enter__(self) -> None:
+        self._python, self._numpy = random.getstate(), np.random.get_state(legacy=False)
+        self._torch = torch_generator()
+        self._torch_state = self._torch and self._torch.get_state()
+        if self._key is not None:
+            try:
+                seed_globals(self._key)
+            except BaseException:
+                self.__exit__()
+                raise
+
+    def __exit__(self, *exc: object) -> None:
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        if self._torch is not None:
+            self._torch.set_state(self._torch_state)
 
 
 def seed_globals(key: BatchKey) -> None:

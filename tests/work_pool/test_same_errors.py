@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -90,6 +91,19 @@ def says_much(x: np.ndarray) -> Any:
     return (x,)
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    """An exception that lets nobody write to it, Python's own code included."""
+
+    row_of_it: int
+
+
+def refuses_by_what_is_frozen(x: np.ndarray) -> Any:
+    if 17 in x:
+        raise Frozen(17)
+    return (x,)
+
+
 def gives_nothing(x: np.ndarray) -> Any:
     return None if 17 in x else (x,)
 
@@ -98,6 +112,7 @@ ROWS = bu.ArrayDataSource([np.arange(N)])
 MAPS = [
     refuses_some, refuses_all, needs_a_whole_batch, needs_a_pair, is_found_before_its_length,
     fails_in_another_way_alone, ends_the_loop, gives_nothing, cannot_read, says_much,
+    refuses_by_what_is_frozen,
 ]  # fmt: skip
 FAULTY: dict[str, Callable[[], Any]] = {
     "accessor": lambda: bu.ArrayDataSource([Named()]),
@@ -159,6 +174,23 @@ def test_an_exception_makes_one_trip(action: str) -> None:
         batches = pool.parallel_data_source(ROWS.map(refuses_some), on_error=action).batch_iterator(SIZE)
         told(batches)
         assert pool.tasks <= -(-N // SIZE)
+
+
+def test_an_exception_that_is_frozen_arrives_with_its_attributes(pools: list[AbstractWorkerPool]) -> None:
+    with pytest.raises(Frozen):
+        ROWS.map(refuses_by_what_is_frozen)[17]
+    for pool in (None, *pools):
+        source = ROWS.map(refuses_by_what_is_frozen)
+        batches = (pool.parallel_data_source(source) if pool else source).batch_iterator(SIZE, shuffle=7)
+        with batches, pytest.raises(Frozen) as caught:
+            list(batches)
+        assert isinstance(caught.value, bu.BatchError)
+        assert (caught.value.row, caught.value.op, caught.value.row_of_it) == (17, "refuses_by_what_is_frozen", 17)
+        if pool is not None:
+            stream = pool.work_stream(iter([(refuses_by_what_is_frozen, (np.array([17]),))]))
+            with pytest.raises(Frozen) as caught:
+                stream.retrieve()
+            assert caught.value.row_of_it == 17
 
 
 class Private(Exception):

@@ -141,7 +141,7 @@ def _comes_back(value: Any) -> bool:
 def portable(error: BaseException, where: str = "") -> tuple[BaseException, RemoteTraceback]:
     """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
     text, op = traceback_of(error), map_of(error)
-    error.__traceback__ = None
+    BaseException.with_traceback(error, None)  # its own methods may refuse, as those of a frozen dataclass
     try:
         pickled = dumps(error)
         if type(load_result(pickled)) is not type(error):

@@ -109,7 +109,8 @@ def _with_causes(made: PartialBatch) -> PartialBatch:
 
     def with_cause(sent: Any) -> BaseException:
         error: BaseException
-        error, error.__cause__ = sent
+        error, cause = sent
+        BaseException.__setattr__(error, "__cause__", cause)
         return error
 
     return made.with_errors(with_cause)
