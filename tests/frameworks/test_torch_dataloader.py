@@ -538,6 +538,41 @@ def test_a_signal_in_the_data_set_is_no_error_of_its_batch() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.parametrize("where", ["data set", "subset"])
+def test_a_signal_while_a_pool_is_chosen_is_not_lost(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handled(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Handled
+
+    def strike(index: int) -> int:
+        if index == 5 and not handled:
+            handled.append(True)
+            signal.raise_signal(signal.SIGUSR1)
+        return index
+
+    class Chosen(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            return strike(super().__getitem__(index))
+
+    def column(batch: Any) -> list[int]:
+        return (batch if where == "data set" else batch[0]).tolist()
+
+    handled: list[bool] = []
+    subset = data.Subset(data.TensorDataset(torch.arange(N)), Chosen(range(N)))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        dataset = Samples(strike) if where == "data set" else subset
+        with from_dataloader(data.DataLoader(dataset, 4)) as batches:
+            monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: fetch)  # or it would count strikes apart
+            with pytest.raises(Handled):
+                iter(batches)
+            assert [index for batch in batches for index in column(batch)] == list(range(N))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorkerPool) -> None:
     class Fails(data.Sampler[int]):
         def __iter__(self) -> Iterator[int]:
