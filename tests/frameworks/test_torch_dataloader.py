@@ -395,18 +395,20 @@ def spin(index: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "kind", "epoch"),
+    ("dataset", "kind", "quick", "epoch"),
     [
-        (columns(torch.float32), "SerialPool", 0.0),
-        (PAIRS, "SerialPool", 0.0),
-        (Samples(spin), "WorkerProcessPool", 0.0),
-        (Samples(spin), "SerialPool", 1000.0),
+        (columns(torch.float32), "SerialPool", 1000.0, 0.0),
+        (PAIRS, "SerialPool", 1000.0, 0.0),
+        (Samples(spin), "WorkerProcessPool", 0.0, 0.0),
+        (Samples(spin), "SerialPool", 0.0, 1000.0),
     ],
     ids=["arrays", "tiny", "Python", "short"],
 )
 def test_auto_chooses_and_draws_nothing(
-    dataset: Any, kind: str, epoch: float, monkeypatch: pytest.MonkeyPatch
+    dataset: Any, kind: str, quick: float, epoch: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch_choice, "TINY", quick)  # seconds up to which a batch is quick, on a busy machine too
+    monkeypatch.setattr(torch_choice, "SHORT", quick)
     monkeypatch.setattr(torch_choice, "EPOCH", epoch)  # seconds from which on processes are worth their start
 
     def make() -> Any:
