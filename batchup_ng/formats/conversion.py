@@ -24,7 +24,7 @@ import numpy as np
 from ..accessors.storage.remote import is_remote
 from ..data_source import AbstractDataSource
 from ..display import counted, progress_bar
-from ..error_context import shortened
+from ..error_context import raise_if_of_signal_handler, shortened
 from ..errors import ArgumentError, BatchupError, WriteError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..loader import Loader, source_of
@@ -378,6 +378,7 @@ class _Job:
         except (BatchupError, MemoryError):
             raise
         except Exception as error:
+            raise_if_of_signal_handler(error)
             reason = f"{type(error).__name__}: {shortened(str(error), 300)}"
             told = WriteError(
                 f"{str(self._partial.target)!r} cannot be written ({reason}); {counted(self._journal.rows, 'row')} of "
