@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import pickle
 import random
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
@@ -48,6 +48,7 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
         if fetch.columns is None:
             fetch = copy_to_try(fetch)
     except Exception as error:
+        raise_if_of_signal_handler(error)
         why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
         return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, False, [])
     trial = _trial(fetch, lists, key)
@@ -64,7 +65,7 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
         why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
         return Chosen(Choice("serial", why), None, trial.drew, [])
     ready: list[Any] = []
-    with contextlib.suppress(Exception):  # what cannot be pickled is an error when its turn comes
+    with unless_of_signal_handler():  # what cannot be pickled is an error when its turn comes
         ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process
     return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, True, ready)
 
@@ -88,7 +89,7 @@ def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
     def make(indices: Any) -> None:
         batches.append(fetch(indices, FRESH))
 
-    with contextlib.suppress(Exception):  # it is raised when its turn comes
+    with unless_of_signal_handler():  # it is raised when its turn comes
         for number, indices in enumerate(lists):
             with globals_kept(key._replace(batch=number)):
                 before = _states()

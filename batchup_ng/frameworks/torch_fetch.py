@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
+from ..error_context import raise_if_of_signal_handler
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, seed_globals
@@ -177,7 +178,8 @@ class Columns(NamedTuple):
             for subset in self.subsets:
                 indices = [subset[index] for index in indices]
             rows = np.array(indices)
-        except Exception:
+        except Exception as error:
+            raise_if_of_signal_handler(error)
             return None
         if rows.ndim != 1 or rows.dtype.kind != "i" or rows.size == 0:
             return None

@@ -395,18 +395,20 @@ def spin(index: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "kind", "epoch"),
+    ("dataset", "kind", "quick", "epoch"),
     [
-        (columns(torch.float32), "SerialPool", 0.0),
-        (PAIRS, "SerialPool", 0.0),
-        (Samples(spin), "WorkerProcessPool", 0.0),
-        (Samples(spin), "SerialPool", 1000.0),
+        (columns(torch.float32), "SerialPool", 1000.0, 0.0),
+        (PAIRS, "SerialPool", 1000.0, 0.0),
+        (Samples(spin), "WorkerProcessPool", 0.0, 0.0),
+        (Samples(spin), "SerialPool", 0.0, 1000.0),
     ],
     ids=["arrays", "tiny", "Python", "short"],
 )
 def test_auto_chooses_and_draws_nothing(
-    dataset: Any, kind: str, epoch: float, monkeypatch: pytest.MonkeyPatch
+    dataset: Any, kind: str, quick: float, epoch: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch_choice, "TINY", quick)  # seconds up to which a batch is quick, on a busy machine too
+    monkeypatch.setattr(torch_choice, "SHORT", quick)
     monkeypatch.setattr(torch_choice, "EPOCH", epoch)  # seconds from which on processes are worth their start
 
     def make() -> Any:
@@ -534,6 +536,41 @@ def test_a_signal_in_the_data_set_is_no_error_of_its_batch() -> None:
                 next(iterator)
             with pytest.raises(bu.PoolClosed, match="Handled"):
                 next(iterator)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("where", ["data set", "subset"])
+def test_a_signal_while_a_pool_is_chosen_is_not_lost(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handled(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Handled
+
+    def strike(index: int) -> int:
+        if index == 5 and not handled:
+            handled.append(True)
+            signal.raise_signal(signal.SIGUSR1)
+        return index
+
+    class Chosen(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            return strike(super().__getitem__(index))
+
+    def column(batch: Any) -> list[int]:
+        return (batch if where == "data set" else batch[0]).tolist()
+
+    handled: list[bool] = []
+    subset = data.Subset(data.TensorDataset(torch.arange(N)), Chosen(range(N)))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        dataset = Samples(strike) if where == "data set" else subset
+        with from_dataloader(data.DataLoader(dataset, 4)) as batches:
+            monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: fetch)  # or it would count strikes apart
+            with pytest.raises(Handled):
+                iter(batches)
+            assert [index for batch in batches for index in column(batch)] == list(range(N))
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -263,3 +264,47 @@ def test_a_state_that_the_users_iterator_refuses_ends_no_epoch_in_silence() -> N
         iterator.load_state_dict(bad)
     with pytest.raises(bu.PoolClosed, match="a state that could not be loaded"):
         next(iterator)
+
+
+@pytest.mark.parametrize("where", ["state_dict", "deepcopy", "load_state_dict"])
+def test_a_signal_in_the_users_iterator_is_no_error_of_its_state(where: str) -> None:
+    class Handled(Exception):
+        pass
+
+    def handler(number: int, frame: Any) -> None:
+        raise Handled
+
+    def strike(place: str) -> None:
+        if place == where and armed:
+            armed.clear()
+            signal.raise_signal(signal.SIGUSR1)
+
+    class Given(int):
+        def __deepcopy__(self, memo: Any) -> int:
+            strike("deepcopy")
+            return int(self)
+
+    class Struck(Counting):
+        def state_dict(self) -> dict[str, int]:
+            strike("state_dict")
+            return {"given": Given(self.given)}
+
+        def load_state_dict(self, state: Any) -> None:
+            strike("load_state_dict")
+            super().load_state_dict(state)
+
+    armed: list[bool] = []
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        whole = list(bu.IteratorDataSource(Counting()).batch_iterator(4))
+        iterator = bu.IteratorDataSource(Struck()).batch_iterator(4)
+        done = [next(iterator), next(iterator)]
+        state = iterator.state_dict()
+        armed.append(True)
+        with pytest.raises(Handled):
+            iterator.load_state_dict(state) if where == "load_state_dict" else next(iterator)
+        with pytest.raises(bu.PoolClosed):
+            next(iterator)
+        assert_same_batches(done + list(bu.IteratorDataSource(Counting()).batch_iterator(4, state=state)), whole)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -278,9 +278,8 @@ class BatchIterator(Iterator[Any]):
         Returns:
             ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
             that another row stands for; ``retried``, the batches that failed at first and could be made at a later try;
-            ``wait_seconds``, for which the consumer waited in ``next()`` and for the epoch to be
-            opened; ``buffered``, the
-            number of batches that are made and wait; ``transport``, how many batches came in shared memory
+            ``wait_seconds``, for which the consumer waited in ``next()`` and for the epoch to be opened; ``buffered``,
+            the number of batches that are made and wait; ``transport``, how many batches came in shared memory
             (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
             a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
             source reached worker processes: as one copy in memory that all of them map (``"shared"``), as one in a
