@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -100,8 +101,8 @@ class WorkStream(Stream):
         return None
 
     def retrieve_iter(self) -> Iterator[Any]:
-        """Yield the results until there are no more."""
-        yield from self
+        """Return an iterator of the results. A task's exception does not end it: the next result follows."""
+        return itertools.chain(self)  # no generator, which would be over after an exception
 
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:

@@ -338,6 +338,18 @@ def test_an_interrupt_ends_a_stream_even_if_the_end_of_its_generator_fails() -> 
         assert (ran, stream._buffer.ahead()) == ([], 0)
 
 
+def test_an_exception_of_a_task_does_not_end_the_results_behind_it() -> None:
+    def reciprocal(n: int) -> float:
+        return 1 / n
+
+    with bu.SerialPool() as pool:
+        results = pool.work_stream((reciprocal, (n,)) for n in (1, 0, 2)).retrieve_iter()
+        assert next(results) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+        assert list(results) == [0.5]
+
+
 def test_a_result_is_there_though_an_interrupt_left_the_lock_of_its_future_held() -> None:
     future = TaskFuture()
     future.set_result("made")
