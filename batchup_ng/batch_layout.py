@@ -82,6 +82,28 @@ def own_parts(batch: Any) -> tuple[Any, Collection[Any]]:
     return batch, own
 
 
+def of_its_own(read: Any) -> Any:
+    """Return what code of a user's has read, copied where anything else refers to it, so that a map may write to it.
+
+    Called as :func:`finished` is. Arrays keep their order, dtype and class.
+    """
+    return _of_its_own(getrefcount(read) <= _PASSED, read)
+
+
+def _of_its_own(exclusive: bool, value: Any) -> Any:
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value if exclusive and _owns(value, None) else value.copy("K")
+    if type(value) is tuple:
+        return tuple([_of_its_own(exclusive and getrefcount(part) <= _HELD, part) for part in value])
+    if type(value) is dict:
+        held = {}
+        for name in list(value):
+            part = value[name]
+            held[name] = _of_its_own(exclusive and getrefcount(part) <= _HELD, part)
+        return held
+    return _finished(exclusive, value, FRESH)
+
+
 def copied(value: Any) -> Any:
     """Return a copy of a sample: arrays, tensors, pictures, and the lists and dicts that hold them, are new.
 

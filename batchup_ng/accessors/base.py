@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import cloudpickle
 import numpy as np
 
-from ..batch_layout import finished
+from ..batch_layout import finished, of_its_own
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
@@ -146,7 +146,12 @@ def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers, key: Batch
             return accessor[np.array(rows)]  # rows are read-only, of which PyTorch would warn
     if isinstance(rows, slice) and isinstance(accessor, np.ndarray):
         return accessor[rows].copy()  # a batch may be written to; the data may not
-    return accessor[rows]
+    if type(accessor).__module__.startswith(_OURS):
+        return accessor[rows]
+    return of_its_own(accessor[rows])  # it may give a view, or what it keeps
+
+
+_OURS = f"{__package__.partition('.')[0]}."
 
 
 def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:

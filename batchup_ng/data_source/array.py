@@ -21,6 +21,7 @@ from ..accessors.ragged import Ragged
 from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
+from ..batch_layout import of_its_own
 from ..display import array_words, listed, printable
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, Buffers
@@ -149,7 +150,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         if self._own_way:
-            return self.samples_by_indices_nomapping(read_only(rows))
+            return of_its_own(self.samples_by_indices_nomapping(read_only(rows)))
         return self._gather(rows, buffers, key)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import batch as batches
 from ..batch import as_batch
+from ..batch_layout import of_its_own
 from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
@@ -70,7 +71,7 @@ class ReadsRows(BatchupMethods):
             key: Names the randomness of the batch at this node.
             buffers: Where to take memory from.
         """
-        return self.samples_by_indices_nomapping(read_only(rows))
+        return of_its_own(self.samples_by_indices_nomapping(read_only(rows)))
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import as_batch
+from ..batch_layout import of_its_own
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.plans.rows import count_batches
 from .base import PlannedDataSource
@@ -45,7 +46,7 @@ class CallableDataSource(PlannedDataSource):
         return counts(**taken_by(counts, kwargs)) if callable(counts) else counts
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return map(as_batch, self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
+        return _Taken(self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
 
     def stream_count(self, options: EpochOptions) -> float | None:
         n = self.num_samples(**options.keywords_for(self.num_samples))
@@ -103,8 +104,21 @@ class IteratorDataSource(PlannedDataSource):
                 "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
                 "a function that returns an iterator of each epoch"
             )
-        yield from map(as_batch, self.batch_iter)
+        yield from _Taken(self.batch_iter)
         self._used_up = hasattr(self.batch_iter, "__next__")
+
+
+class _Taken:
+    """The batches of a user's iterator, copied where the user holds them too: a map may write to them."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iter(iterator)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return as_batch(of_its_own(next(self._iterator)))
 
 
 def _is_count(n: Any) -> bool:

@@ -98,3 +98,56 @@ def test_strings_stay_one_kind_of_array_on_every_path(pools: list[AbstractWorker
             assert strings.tolist() == names[rows].tolist()
         for pool in pools:
             assert_same_batches(list(pool.parallel_data_source(source).batch_iterator(8, shuffle=1)), expected)
+
+
+class Lends:
+    """An accessor that gives what it keeps: views of an array, or the arrays of a list."""
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(self.kept, list):
+            return [self.kept[row] for row in np.atleast_1d(rows)]
+        return self.kept[rows[0] : rows[-1] + 1]
+
+
+class LendsAsSource(bu.RandomAccessDataSource):
+    """The same as a source: of arrays, of arrays by name, of a batch that it made before."""
+
+    def __init__(self, lends: Lends, how: str) -> None:
+        super().__init__(length=len(lends))
+        self.lends, self.how = lends, how
+        self.made = (lends.kept,)
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        if self.how == "before" and len(indices) == len(self.lends):
+            return self.made
+        return {"x": self.lends[indices]} if self.how == "named" else (self.lends[indices],)
+
+
+def adds_a_thousand(x: Any) -> Any:
+    for row in x:
+        row += 1000
+    return (x,)
+
+
+@pytest.mark.parametrize("width", [1, 1 << 13])
+@pytest.mark.parametrize("how", ["array", "list", "tuple", "named", "before"])
+def test_a_map_that_writes_to_its_batch_does_not_write_to_the_data(
+    pools: list[AbstractWorkerPool], how: str, width: int
+) -> None:
+    array = np.arange(6.0).repeat(width).reshape(6, width)
+    lends = Lends(list(array.copy()) if how == "list" else array)
+    source = bu.ArrayDataSource([lends]) if how in ("array", "list") else LendsAsSource(lends, how)
+    writing = source.map(adds_a_thousand)
+    for pool in (None, *pools):
+        batches = writing if pool is None else pool.parallel_data_source(writing)
+        for size in (1, 2, 6):
+            for _ in range(2):
+                got = [row[0] for (x,) in batches.batch_iterator(size) for row in x]
+                assert got == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0, 1005.0]
+    assert [row[0] for row in lends.kept] == list(range(6))

@@ -12,6 +12,7 @@ import batchup_ng as bu
 from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 from tests.data_source.source_helpers import A, draws, flat, ids, stream_of, uniform
 
 
@@ -187,3 +188,31 @@ def test_what_is_no_number_of_samples_is_refused(n: Any) -> None:
         bu.CallableDataSource(lambda batch_size: iter([]), n)
     for good in (None, 0, np.int32(3), np.inf, np.float32(np.inf)):
         assert bu.IteratorDataSource(iter([]), good).num_samples() == good
+
+
+@pytest.mark.parametrize("width", [1, 1 << 13])
+@pytest.mark.parametrize("how", ["views", "buffer", "named", "nested"])
+def test_a_map_that_writes_to_its_batch_does_not_write_to_what_a_generator_holds(
+    pools: list[AbstractWorkerPool], how: str, width: int
+) -> None:
+    data = np.arange(6.0).repeat(width).reshape(6, width)
+
+    def batches(batch_size: int, shuffle: Any = None) -> Iterator[Any]:
+        buffer = np.zeros((batch_size, width))
+        for start in range(0, 6, batch_size):
+            buffer[:] = data[start : start + batch_size]
+            view = data[start : start + batch_size]
+            yield {"views": (view,), "buffer": (buffer,), "named": {"x": view}, "nested": ((view,),)}[how]
+
+    def adds_a_thousand(x: Any) -> Any:
+        x = x[0] if isinstance(x, tuple) else x
+        x += 1000
+        return (x,)
+
+    for source in (bu.CallableDataSource(batches, 6), bu.IteratorDataSource([(data,)])):
+        for pool in (None, *pools):
+            writing = source.map(adds_a_thousand)
+            for _ in range(2):
+                stream = writing if pool is None else pool.prefetch(writing)
+                assert [row[0] for (x,) in stream.batch_iterator(2) for row in x] == [1000 + n for n in range(6)]
+    assert data[:, 0].tolist() == list(range(6))
