@@ -15,6 +15,7 @@ import cloudpickle
 import numpy as np
 
 from ..batch_layout import finished
+from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
@@ -116,7 +117,8 @@ def files_digest(paths: Iterable[str]) -> str:
         try:
             found = os.stat(path)
             facts = f"{found.st_size} {found.st_mtime_ns}"
-        except OSError:
+        except OSError as error:
+            raise_if_of_signal_handler(error)
             facts = "cannot be found"
         digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
 from ..system_limits import available
 from ..tensors import is_any_tensor
@@ -158,6 +159,7 @@ class Cached:
                 try:
                     self._rows.publish(row, data)
                 except OSError as error:
+                    raise_if_of_signal_handler(error)
                     if not self._told:
                         self._told = True
                         do = "delete it, and begin anew" if error.errno == errno.ESTALE else "make room"

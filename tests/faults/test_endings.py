@@ -184,6 +184,17 @@ def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
         assert min(came.values()) >= 1, came
 
 
+@pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
+@pytest.mark.parametrize("kind", [*quick(["none", "serial", "threads"], ["none", *POOLS])])
+def test_f13_a_second_signal_while_the_first_is_dealt_with_loses_and_repeats_no_sample(
+    kind: str, width: int, seed: int, extent: Extent
+) -> None:
+    every = extent.times(5, 1)
+    setting = {"number": signal.SIGALRM, "lines": False, "twice": True, "every": every, "first": seed % every}
+    came = play(strikes.each_act, kind=kind, width=width, **setting, limit=LIMIT * extent.times(1, 10))
+    assert min(came.values()) >= 1, came
+
+
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))
 def test_f14_sigterm_ends_the_program_and_all_it_started(kind: str, moment: str, seed: int, extent: Extent) -> None:
     rng = random.Random(seed)

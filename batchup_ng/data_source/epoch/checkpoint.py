@@ -7,12 +7,12 @@ stream says that of the user's own iterator, with the samples that each map had.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import math
 from typing import Any
 
+from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
@@ -144,8 +144,9 @@ def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | StateErro
     except StateError as error:
         return StateError(str(error))
     except Exception as error:
+        raise_if_of_signal_handler(error)
         return StateError(f"the iterator of this stream gave no state: {error!r:.200}")
-    with contextlib.suppress(Exception):  # of the user's objects; what cannot be copied is refused by JSON
+    with unless_of_signal_handler():  # of the user's objects; what cannot be copied is refused by JSON
         state = copy.deepcopy(state)
     return {"iterator": state, "counted": counted}
 
@@ -157,6 +158,7 @@ def put_back(owner: Any, saved: SavedEpoch) -> None:
     except StateError:
         raise
     except Exception as error:
+        raise_if_of_signal_handler(error)
         raise StateError(f"the iterator of this stream refuses its part of this state: {error!r:.200}") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
@@ -10,6 +9,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
+from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
 from .iterator_views import reason
@@ -102,8 +102,12 @@ class BatchIterator(Iterator[Any]):
         except BaseException as error:
             others = self._over  # another thread's reason
             if others is None:
-                self._over = UNKNOWN  # first of all: the exception of another signal may come in any line below
-            self.take_back(mark, reason(error))
+                self._over = UNKNOWN  # first of all: another thread may ask for a batch
+            try:
+                self.take_back(mark, reason(error))
+            except BaseException:  # of a second signal, which may have come in any line of that
+                self.take_back(mark, reason(error))
+                raise
             self._handed = self._handed._replace(waited=self._handed.waited + time.perf_counter() - began)
             if others and isinstance(error, PoolClosed):
                 self._raise_over()
@@ -146,7 +150,7 @@ class BatchIterator(Iterator[Any]):
 
     def __repr__(self) -> str:
         total, ready = "", 0
-        with contextlib.suppress(Exception):
+        with unless_of_signal_handler():
             ready = self._runner.ready()
             n = self._epoch.n_batches()
             total = "" if n is None or n == math.inf else f"/{n}"

@@ -40,23 +40,25 @@ class Strike:
         n: Which step, from 0.
         number: The signal.
         lines: Whether each line is a step; if not, each call is, and each return from a function in C.
+        again: After how many calls more the signal comes a second time, as its first exception is dealt with; -1: not.
 
     Attributes:
         done: Whether there were so many steps.
         where: The step that was struck.
     """
 
-    def __init__(self, n: int, number: int, lines: bool) -> None:
+    def __init__(self, n: int, number: int, lines: bool, again: int = -1) -> None:
         self._left = n
         self._number = number
         self._lines = lines
+        self._again = again
         self.done = False
         self.where = ""
 
     def __enter__(self) -> Strike:
-        if self._lines:
+        if self._lines or self._again >= 0:
             sys.settrace(self._trace)
-        else:
+        if not self._lines:
             sys.setprofile(self._profile)
         return self
 
@@ -72,14 +74,20 @@ class Strike:
     def _trace(self, frame: Any, event: str, _: Any) -> Any:
         if not of_library(frame):
             return None
-        if event == "line" and not leaves_with(frame):
+        if self._lines and event == "line" and not leaves_with(frame):
             self._step(frame)
-        return self._trace
+        if self.done and event == "call" and frame.f_code.co_name != "<genexpr>":
+            self._again -= 1
+            if self._again < 0:
+                self.where += f", and {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+                signal.raise_signal(self._number)
+        return self._trace if self._lines else None
 
     def _step(self, frame: Any) -> None:
         self._left -= 1
         if self._left < 0 and not self.done:
-            sys.settrace(None)
+            if self._again < 0:
+                sys.settrace(None)
             sys.setprofile(None)
             self.done = True
             self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
@@ -119,14 +127,15 @@ class Steps(NamedTuple):
     first: int = 0
     number: int = signal.SIGALRM
     lines: bool = False
+    twice: bool = False
 
 
 def each_strike(act: Callable[[Strike], None], steps: Steps) -> int:
     """Call `act` with a strike at each of the steps, until one comes too late; return how many came."""
-    every, n, number, lines = steps
+    every, n, number, lines, twice = steps
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else ring)
     while True:
-        strike = Strike(n, number, lines)
+        strike = Strike(n, number, lines, n * 5 % 11 if twice else -1)
         try:
             act(strike)
         except BaseException as error:
@@ -338,9 +347,11 @@ def a_loader(kind: str, width: int, steps: Steps) -> int:
 ACTS = {act.__name__: act for act in (a_loader, an_iterator, a_state, an_end, a_stream)}
 
 
-def each_act(kind: str, width: int, every: int, first: int, number: int, lines: bool) -> dict[str, int]:
+def each_act(
+    kind: str, width: int, every: int, first: int, number: int, lines: bool, twice: bool = False
+) -> dict[str, int]:
     """F13: each use of a pool is struck at one step after the other; return how many strikes came to each."""
     acts = {name: act for name, act in ACTS.items() if kind != "none" or act in (an_iterator, a_state)}
-    steps = Steps(every, first, number, lines)
+    steps = Steps(every, first, number, lines, twice)
     return {name: act(kind, width, steps._replace(every=max(1, every // 4) if act in (an_end, a_state) else every))
             for name, act in acts.items()}  # fmt: skip
