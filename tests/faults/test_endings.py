@@ -185,14 +185,21 @@ def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
 
 
 @pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
-@pytest.mark.parametrize("kind", [*quick(["none", "serial", "threads"], ["none", *POOLS])])
-def test_f13_a_second_signal_while_the_first_is_dealt_with_loses_and_repeats_no_sample(
-    kind: str, width: int, seed: int, extent: Extent
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    quick(
+        [("serial", "the source"), ("serial", "the loop"), ("threads", "the loop")],
+        [("serial", "the source"), *((kind, "the loop") for kind in POOLS)],
+    ),
+)
+def test_f13_a_second_signal_as_the_first_is_dealt_with_loses_and_repeats_no_sample(
+    kind: str, where: str, width: int
 ) -> None:
-    every = extent.times(5, 1)
-    setting = {"number": signal.SIGALRM, "lines": False, "twice": True, "every": every, "first": seed % every}
-    came = play(strikes.each_act, kind=kind, width=width, **setting, limit=LIMIT * extent.times(1, 10))
-    assert min(came.values()) >= 1, came
+    assert play(strikes.a_second_signal, kind=kind, width=width, where=where) > 20
+
+
+def test_f13_a_second_signal_as_a_stream_is_broken_off_loses_no_result_in_silence() -> None:
+    assert play(strikes.a_second_signal_in_a_stream) > 3
 
 
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))

@@ -40,25 +40,23 @@ class Strike:
         n: Which step, from 0.
         number: The signal.
         lines: Whether each line is a step; if not, each call is, and each return from a function in C.
-        again: After how many calls more the signal comes a second time, as its first exception is dealt with; -1: not.
 
     Attributes:
         done: Whether there were so many steps.
         where: The step that was struck.
     """
 
-    def __init__(self, n: int, number: int, lines: bool, again: int = -1) -> None:
+    def __init__(self, n: int, number: int, lines: bool) -> None:
         self._left = n
         self._number = number
         self._lines = lines
-        self._again = again
         self.done = False
         self.where = ""
 
     def __enter__(self) -> Strike:
-        if self._lines or self._again >= 0:
+        if self._lines:
             sys.settrace(self._trace)
-        if not self._lines:
+        else:
             sys.setprofile(self._profile)
         return self
 
@@ -74,20 +72,14 @@ class Strike:
     def _trace(self, frame: Any, event: str, _: Any) -> Any:
         if not of_library(frame):
             return None
-        if self._lines and event == "line" and not leaves_with(frame):
+        if event == "line" and not leaves_with(frame):
             self._step(frame)
-        if self.done and event == "call" and frame.f_code.co_name != "<genexpr>":
-            self._again -= 1
-            if self._again < 0:
-                self.where += f", and {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-                signal.raise_signal(self._number)
-        return self._trace if self._lines else None
+        return self._trace
 
     def _step(self, frame: Any) -> None:
         self._left -= 1
         if self._left < 0 and not self.done:
-            if self._again < 0:
-                sys.settrace(None)
+            sys.settrace(None)
             sys.setprofile(None)
             self.done = True
             self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
@@ -127,15 +119,14 @@ class Steps(NamedTuple):
     first: int = 0
     number: int = signal.SIGALRM
     lines: bool = False
-    twice: bool = False
 
 
 def each_strike(act: Callable[[Strike], None], steps: Steps) -> int:
     """Call `act` with a strike at each of the steps, until one comes too late; return how many came."""
-    every, n, number, lines, twice = steps
+    every, n, number, lines = steps
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else ring)
     while True:
-        strike = Strike(n, number, lines, n * 5 % 11 if twice else -1)
+        strike = Strike(n, number, lines)
         try:
             act(strike)
         except BaseException as error:
@@ -344,14 +335,84 @@ def a_loader(kind: str, width: int, steps: Steps) -> int:
         return each_strike(act, steps)
 
 
+class Breaks:
+    """A map that lets `strike` begin and raises a ``KeyboardInterrupt`` itself, in its third call."""
+
+    def __init__(self, strike: Strike) -> None:
+        self._strike = strike
+        self._calls = 0
+
+    def __call__(self, x: np.ndarray) -> Any:
+        self._calls += 1
+        if self._calls == 3:
+            self._strike.__enter__()
+            raise KeyboardInterrupt
+        return (x,)
+
+
+def a_second_signal(kind: str, width: int, where: str) -> int:
+    """F13: what an exception in `where` undoes is struck at each step; return how many strikes came."""
+    expected = [rows(wide(width).batch_iterator(BATCH, shuffle=7, epoch=epoch)) for epoch in range(2)]
+
+    def act(strike: Strike) -> None:
+        breaks, got = Breaks(strike), []
+        source = wide(width).map(breaks) if where == "the source" else wide(width)
+        with make_pool(kind) as pool, bu.Loader(source, BATCH, shuffle=7, pool=pool, buffer=3) as loader:
+            iterator = iter(loader.map(breaks) if where == "the loop" else loader)
+            try:
+                for batch in iterator:
+                    got += rows([batch])
+            except RAISED:
+                pass
+            finally:
+                strike.__exit__()
+            state = loader.state_dict()
+            rest = rows(source.batch_iterator(BATCH, shuffle=7, state=state["batches"]))
+            assert (got, got + rest) == (expected[0][: 2 * BATCH], expected[0]), f"a state: {got} + {rest}"
+            try:
+                more = rows(iterator)
+            except bu.PoolClosed:
+                pass
+            else:
+                raise AssertionError(f"the same loop went on: {more}")
+            assert rows(loader) == expected[1], "the next loop"
+
+    return each_strike(act, Steps())
+
+
+def a_second_signal_in_a_stream() -> int:
+    """F13: what an exception in a task undoes is struck at each step; return how many strikes came."""
+    def act(strike: Strike) -> None:
+        def task(k: int) -> int:
+            if k == 3:
+                strike.__enter__()
+                raise KeyboardInterrupt
+            return k
+
+        with make_pool("serial") as pool:
+            stream = pool.work_stream(((task, (k,)) for k in range(9)), 4)
+            got = []
+            try:
+                for k in stream:
+                    got.append(k)
+            except RAISED:
+                pass
+            finally:
+                strike.__exit__()
+            with contextlib.suppress(bu.PoolClosed):
+                got += stream
+                raise AssertionError(f"the stream went on: {got}")
+            assert got == [0, 1, 2]
+
+    return each_strike(act, Steps())
+
+
 ACTS = {act.__name__: act for act in (a_loader, an_iterator, a_state, an_end, a_stream)}
 
 
-def each_act(
-    kind: str, width: int, every: int, first: int, number: int, lines: bool, twice: bool = False
-) -> dict[str, int]:
+def each_act(kind: str, width: int, every: int, first: int, number: int, lines: bool) -> dict[str, int]:
     """F13: each use of a pool is struck at one step after the other; return how many strikes came to each."""
     acts = {name: act for name, act in ACTS.items() if kind != "none" or act in (an_iterator, a_state)}
-    steps = Steps(every, first, number, lines, twice)
+    steps = Steps(every, first, number, lines)
     return {name: act(kind, width, steps._replace(every=max(1, every // 4) if act in (an_end, a_state) else every))
             for name, act in acts.items()}  # fmt: skip
