@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .error_context import function_name
+from .error_context import function_name, raise_if_of_signal_handler
 
 MAX_NODES = 40
 """Nodes of a graph that are shown."""
@@ -126,7 +126,8 @@ def array_words(array: Any) -> str:
     """Return dtype and shape of an array, ``uint8 (100, 28, 28)``; of one that has none, its class."""
     try:
         return f"{array.dtype} {tuple(array.shape)}"
-    except Exception:
+    except Exception as error:
+        raise_if_of_signal_handler(error)
         return type(array).__name__
 
 
@@ -170,7 +171,8 @@ def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
 def _safely(make: Callable[..., list[Any]], *args: Any) -> list[Any]:
     try:
         return make(*args)
-    except Exception:
+    except Exception as error:
+        raise_if_of_signal_handler(error)
         return []
 
 

@@ -15,6 +15,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from .signals import InterruptsHeld
+
 ROOT = Path("/sys/fs/cgroup")
 
 MEMORY_FILES = (
@@ -25,7 +27,15 @@ MEMORY_FILES = (
 
 
 def available() -> float:
-    """Return the bytes that this process may still use; infinity where nothing is known."""
+    """Return the bytes that this process may still use; infinity where nothing is known.
+
+    Signals wait: what their handlers raise, such as ``TimeoutError``, would pass for a file that is not there.
+    """
+    with InterruptsHeld():
+        return _available()
+
+
+def _available() -> float:
     left: list[float] = [entries(Path("/proc/meminfo")).get("MemAvailable", math.inf)]
     for most, (folder, used, cache) in memory_limits():
         if (now := number_in(folder / used)) is not None:

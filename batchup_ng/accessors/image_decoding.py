@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
+from ..error_context import raise_if_of_signal_handler
 from ..memory_pool import BufferPool
 from .crops import Box, CenterCrop, RandomResizedCrop
 
@@ -73,8 +74,8 @@ class Decoding:
         if turbo is not None and data.startswith(b"\xff\xd8\xff"):
             try:
                 return self._made(ByTurbo(turbo, data, self), drawn, out)
-            except ValueError:  # of simplejpeg, which refuses what is broken, rare or odd
-                pass
+            except ValueError as error:  # of simplejpeg, which refuses what is broken, rare or odd
+                raise_if_of_signal_handler(error)
         return self._made(ByPillow(io.BytesIO(data), self), drawn, out)
 
     def _made(self, stored: ByTurbo | ByPillow, drawn: Any, out: np.ndarray | None) -> np.ndarray:
@@ -248,7 +249,8 @@ def _orientation_of(image: Image.Image) -> int:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     except MemoryError:
         raise
-    except Exception:
+    except Exception as error:
+        raise_if_of_signal_handler(error)
         return 1  # a note that cannot be read is no reason to lose the picture
     return orientation if orientation in range(1, 9) else 1
 
@@ -309,7 +311,8 @@ def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
         setattr(stored, "load_read", lambda size: file.read(size) or next(mark, b""))  # noqa: B010
     try:
         stored.load()
-    except OSError:
+    except OSError as error:
+        raise_if_of_signal_handler(error)
         if not fills:
             raise
         if stored.tile:  # the rest of what Pillow's own load() does
@@ -327,8 +330,8 @@ def _turn_upright(stored: Image.Image) -> None:
         ImageOps.exif_transpose(stored, in_place=True)
     except MemoryError:
         raise
-    except Exception:
-        pass  # a note that cannot be read is no reason to lose the picture
+    except Exception as error:  # a note that cannot be read is no reason to lose the picture
+        raise_if_of_signal_handler(error)
 
 
 def _in_8_bits(stored: Image.Image) -> Image.Image:

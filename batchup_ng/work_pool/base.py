@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
+from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from .parallel import ParallelDataSource
@@ -124,6 +125,7 @@ class AbstractWorkerPool(Pool):
             self.check_open()
             state = "open"
         except Exception as error:
+            raise_if_of_signal_handler(error)
             state = "closed" if isinstance(error, PoolClosed) else "broken"
         n, threads = getattr(self, "processes", None), getattr(self, "threads", 1)
         workers = "" if n is None else f"{n} workers{f' of {threads} threads' * (threads > 1)}, "

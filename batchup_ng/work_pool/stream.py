@@ -6,7 +6,6 @@ one each time a result is handed out.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import itertools
 import weakref
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import validation
-from ..error_context import of_signal_handler
+from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from .prefetch_buffer import Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
@@ -49,11 +48,19 @@ class Stream:
         try:
             return self._buffer.result()
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)) or of_signal_handler(error):
-                self._interrupted = True
-                with contextlib.suppress(Exception):  # of the end of the user's generator
-                    self.close()
+            try:
+                self._close_if_broken_off(error)
+            except BaseException as another:  # of a second signal, which may have come in any line of that
+                self._close_if_broken_off(another)
+                raise
             raise
+
+    def _close_if_broken_off(self, error: BaseException) -> None:
+        """Close the stream if a result may have been lost with `error`."""
+        if isinstance(error, (KeyboardInterrupt, SystemExit)) or of_signal_handler(error):
+            self._interrupted = True
+            with unless_of_signal_handler():  # but for the end of the user's generator
+                self.close()
 
     def close(self) -> None:
         """Cancel what is queued and drop what is done; may be called again."""

@@ -142,7 +142,8 @@ class TaskFuture:
 
     def cancel(self) -> bool:
         """Keep the task from running if it has not begun; return whether that worked."""
-        if not self._claim.acquire(blocking=False):
+        # One that failed before it was begun is settled and not claimed: signals struck a task of this thread's.
+        if self._settled or not self._claim.acquire(blocking=False):
             return False
         self.set_exception(PoolClosed("the stream was closed while a result was waited for"))
         return True

@@ -184,6 +184,24 @@ def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
         assert min(came.values()) >= 1, came
 
 
+@pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    quick(
+        [("serial", "the source"), ("serial", "the loop"), ("threads", "the loop")],
+        [("serial", "the source"), *((kind, "the loop") for kind in POOLS)],
+    ),
+)
+def test_f13_a_second_signal_as_the_first_is_dealt_with_loses_and_repeats_no_sample(
+    kind: str, where: str, width: int
+) -> None:
+    assert play(strikes.a_second_signal, kind=kind, width=width, where=where) > 20
+
+
+def test_f13_a_second_signal_as_a_stream_is_broken_off_loses_no_result_in_silence() -> None:
+    assert play(strikes.a_second_signal_in_a_stream) > 3
+
+
 @pytest.mark.parametrize(("kind", "moment"), quick([("forkserver", "batch")], EACH_MOMENT))
 def test_f14_sigterm_ends_the_program_and_all_it_started(kind: str, moment: str, seed: int, extent: Extent) -> None:
     rng = random.Random(seed)

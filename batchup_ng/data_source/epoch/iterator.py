@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
@@ -10,6 +9,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
 from .iterator_views import reason
@@ -97,15 +97,23 @@ class BatchIterator(Iterator[Any]):
         except BaseException as error:
             others = self._over  # another thread's reason
             if others is None:
-                self._over = UNKNOWN  # first of all: the exception of another signal may come in any line below
-            self.take_back(mark, UNKNOWN)
-            if self._over is UNKNOWN:
-                self._over = reason(error)
-            batches, samples, waited = self._handed
-            self._handed = batches, samples, waited + time.perf_counter() - began
+                self._over = UNKNOWN  # first of all: another thread may ask for a batch
+            try:
+                self._taken_back(mark, error, began)
+            except BaseException:  # of a second signal, which may have come in any line of that
+                self._taken_back(mark, error, began)
+                raise
             if others and isinstance(error, PoolClosed):
                 self._raise_over()
             raise
+
+    def _taken_back(self, mark: tuple[Any, ...], error: BaseException, began: float) -> None:
+        """Break the epoch off as it was at `mark`; a second call changes nothing but the time."""
+        self.take_back(mark, UNKNOWN)
+        if self._over is UNKNOWN:
+            self._over = reason(error)
+        batches, samples, waited = self._handed
+        self._handed = batches, samples, waited + time.perf_counter() - began
 
     def _raise_over(self) -> NoReturn:
         if self._over == BY_CONSUMER:
@@ -144,7 +152,7 @@ class BatchIterator(Iterator[Any]):
 
     def __repr__(self) -> str:
         total, ready = "", 0
-        with contextlib.suppress(Exception):
+        with unless_of_signal_handler():
             ready = self._runner.ready()
             n = self._epoch.n_batches()
             total = "" if n is None or n == math.inf else f"/{n}"

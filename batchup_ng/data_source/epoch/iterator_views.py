@@ -43,12 +43,11 @@ class IteratorView(Iterator[Any]):
             if batch is not END:
                 return self._received(batch)
         except BaseException as error:
-            by = reason(error) if batch is END else self._reason(error)
-            if marked is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
-                self._broken = by
-            else:
-                marked.take_back(mark, by)
-            self._failed()
+            try:
+                by = self._taken_back(mark, error, batch)
+            except BaseException:  # of a second signal, which may have come in any line of that
+                self._taken_back(mark, error, batch)
+                raise
             if isinstance(error, StopIteration):
                 raise RuntimeError(f"{by}: it raised StopIteration") from error
             raise
@@ -58,6 +57,16 @@ class IteratorView(Iterator[Any]):
     def _target(self) -> Any:
         """Return what notes how far the batches are that a view of this one gets."""
         return self._marked
+
+    def _taken_back(self, mark: Any, error: BaseException, batch: Any) -> str:
+        """Break the epoch off as it was at `mark`, and return by what; a second call changes nothing."""
+        by = reason(error) if batch is END else self._reason(error)
+        if self._marked is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
+            self._broken = by
+        else:
+            self._marked.take_back(mark, by)
+        self._failed()
+        return by
 
     def _begin(self) -> None:
         """Note that a batch is asked for, or raise an error."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...error_context import unless_of_signal_handler
 from ...errors import StateError
+from ...signals import InterruptsHeld
 
 MAX_BYTES = 1 << 26
 """Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
@@ -50,6 +51,11 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
         raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    with InterruptsHeld():  # or an exception of a signal's handler would leave the file behind, or a descriptor
+        _replace(target, folder, beside, text)
+
+
+def _replace(target: str, folder: str, beside: str, text: str) -> None:
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         try:
             with unless_of_signal_handler(OSError):  # there is none yet, or its file system knows no permissions

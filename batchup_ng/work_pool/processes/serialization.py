@@ -13,7 +13,6 @@ then uses the class that this program has, as it is: cloudpickle would give it t
 
 from __future__ import annotations
 
-import contextlib
 import copyreg
 import dataclasses
 import functools
@@ -36,7 +35,7 @@ from ... import tensors
 from ...accessors.map_style import MapStyle
 from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
-from ...error_context import function_name, raise_if_of_signal_handler
+from ...error_context import function_name, raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
 from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
@@ -153,7 +152,8 @@ def can_travel(value: Any) -> bool:
     """Return whether `value` can be packed."""
     try:
         _packed(value, Packer)
-    except Exception:
+    except Exception as error:
+        raise_if_of_signal_handler(error)
         return False
     return True
 
@@ -273,7 +273,8 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
             ends[place] = file.tell()
             if ends[place] > LARGEST * (place + 1):
                 return None
-    except Exception:  # the pickling of the whole raises it again, or does without
+    except Exception as error:  # the pickling of the whole raises it again, or does without
+        raise_if_of_signal_handler(error)
         return None
     return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
 
@@ -315,7 +316,7 @@ def _can_be_imported(module: types.ModuleType) -> bool:
 
 def _is_found(name: str, path: Any) -> bool:
     for finder in sys.meta_path:
-        with contextlib.suppress(Exception):  # a finder of another library
+        with unless_of_signal_handler():  # a finder of another library
             if finder.find_spec(name, path) is not None:
                 return True
     return False

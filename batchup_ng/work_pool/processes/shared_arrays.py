@@ -34,6 +34,7 @@ try:
 except ImportError:  # NumPy 1
     byte_bounds = vars(np)["byte_bounds"]
 
+from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
 from ...memory_pool import Returned, on_lease
 from ...system_limits import available
@@ -119,6 +120,7 @@ class SharedCopies:
                 mapped = np.frombuffer(mmap.mmap(file.fileno(), memory.nbytes, access=mmap.ACCESS_READ), np.uint8)
                 fd = os.dup(file.fileno())
         except OSError as error:
+            raise_if_of_signal_handler(error)
             raise ArenaFull(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
         return Copy(Placed(0, memory.nbytes, os.getpid(), fd), mapped, fd)
 
@@ -256,7 +258,8 @@ def file_part(array: np.ndarray) -> FilePart | None:
     path = os.fspath(filename)
     try:
         found = os.stat(path)
-    except OSError:
+    except OSError as error:
+        raise_if_of_signal_handler(error)
         return None
     if _has_no_name(low):
         return None

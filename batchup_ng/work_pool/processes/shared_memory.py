@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...accessors.paging import map_pages
+from ...error_context import raise_if_of_signal_handler
 from ...memory_pool import Block, Returned, on_lease, size_class
 from ...system_limits import available
 from .protocol import Placed
@@ -82,6 +83,7 @@ class Arena:
                 map_pages(mapping, start, offset)
         except BaseException as error:
             self.give_back(block)
+            raise_if_of_signal_handler(error)
             if isinstance(error, OSError):
                 raise ArenaFull(f"the system has no {nbytes} bytes of shared memory: {error}") from error
             raise

@@ -335,6 +335,78 @@ def a_loader(kind: str, width: int, steps: Steps) -> int:
         return each_strike(act, steps)
 
 
+class Breaks:
+    """A map that lets `strike` begin and raises a ``KeyboardInterrupt`` itself, in its third call."""
+
+    def __init__(self, strike: Strike) -> None:
+        self._strike = strike
+        self._calls = 0
+
+    def __call__(self, x: np.ndarray) -> Any:
+        self._calls += 1
+        if self._calls == 3:
+            self._strike.__enter__()
+            raise KeyboardInterrupt
+        return (x,)
+
+
+def a_second_signal(kind: str, width: int, where: str) -> int:
+    """F13: what an exception in `where` undoes is struck at each step; return how many strikes came."""
+    expected = [rows(wide(width).batch_iterator(BATCH, shuffle=7, epoch=epoch)) for epoch in range(2)]
+
+    def act(strike: Strike) -> None:
+        breaks, got = Breaks(strike), []
+        source = wide(width).map(breaks) if where == "the source" else wide(width)
+        with make_pool(kind) as pool, bu.Loader(source, BATCH, shuffle=7, pool=pool, buffer=3) as loader:
+            iterator = iter(loader.map(breaks) if where == "the loop" else loader)
+            try:
+                for batch in iterator:
+                    got += rows([batch])
+            except RAISED:
+                pass
+            finally:
+                strike.__exit__()
+            state = loader.state_dict()
+            rest = rows(source.batch_iterator(BATCH, shuffle=7, state=state["batches"]))
+            assert (got, got + rest) == (expected[0][: 2 * BATCH], expected[0]), f"a state: {got} + {rest}"
+            try:
+                more = rows(iterator)
+            except bu.PoolClosed:
+                pass
+            else:
+                raise AssertionError(f"the same loop went on: {more}")
+            assert rows(loader) == expected[1], "the next loop"
+
+    return each_strike(act, Steps())
+
+
+def a_second_signal_in_a_stream() -> int:
+    """F13: what an exception in a task undoes is struck at each step; return how many strikes came."""
+    def act(strike: Strike) -> None:
+        def task(k: int) -> int:
+            if k == 3:
+                strike.__enter__()
+                raise KeyboardInterrupt
+            return k
+
+        with make_pool("serial") as pool:
+            stream = pool.work_stream(((task, (k,)) for k in range(9)), 4)
+            got = []
+            try:
+                for k in stream:
+                    got.append(k)
+            except RAISED:
+                pass
+            finally:
+                strike.__exit__()
+            with contextlib.suppress(bu.PoolClosed):
+                got += stream
+                raise AssertionError(f"the stream went on: {got}")
+            assert got == [0, 1, 2]
+
+    return each_strike(act, Steps())
+
+
 ACTS = {act.__name__: act for act in (a_loader, an_iterator, a_state, an_end, a_stream)}
 
 
