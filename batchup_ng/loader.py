@@ -268,9 +268,14 @@ class Loader:
         iterator = self._under_way()
         return self._progress.upcoming()[0] if iterator is None else int(iterator.epoch)
 
+    @property
+    def upcoming_epoch(self) -> int:
+        """The number of the epoch that the next iteration is of."""
+        return self._progress.upcoming()[0]
+
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
-        if validation.not_negative("epoch", epoch) != self._progress.upcoming()[0]:
+        if validation.not_negative("epoch", epoch) != self.upcoming_epoch:
             end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
 
     def shard_world(self) -> int:

@@ -10,14 +10,16 @@ not given to a later transfer before the steps that read them are done.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ..data_source.epoch.iterator_views import IteratorView
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
 from .handover import AheadIterator, handed_over
 from .torch_dataloader import from_dataloader
@@ -107,12 +109,31 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._ranks = RankCheck()
+        self._latest: weakref.ref[DatasetIterator] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise ArgumentError(_NOT_IN_WORKERS)
         self._ranks.of_loader(self._loader, self)
-        return DatasetIterator(self._loader)
+        iterator = DatasetIterator(self._loader)
+        self._latest = weakref.ref(iterator)
+        return iterator
+
+    @property
+    def batch_sampler(self) -> Any:
+        """What Lightning tells the number of each epoch that it begins, by ``batch_sampler.sampler.set_epoch``.
+
+        Of a checkpoint from the end of an epoch Lightning loads no state of a loader, so the number is all there is.
+        """
+        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._not_before))
+
+    def _not_before(self, epoch: int) -> None:
+        """Leave out the epochs before this one; one that was begun stays so, and a loader that is further, too."""
+        if epoch > self._loader.upcoming_epoch:
+            self._loader.set_epoch(epoch)
+            latest = None if self._latest is None else self._latest()
+            if latest is not None:  # Lightning has asked for it before it tells the number
+                latest.begin()
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, however many of it are left."""
@@ -132,8 +153,30 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
+        """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`.
+
+        Raises:
+            StateError: as there; or the state is from within an epoch of other batches, which trainers would cut short.
+        """
+        self._check_count(state)
         self._loader.load_state_dict(state)
+
+    def _check_count(self, state: Any) -> None:
+        """Refuse a state after which the batches of its epoch are other than those that a trainer goes on to count."""
+        saved = state.get("batches") if isinstance(state, Mapping) else None
+        if not isinstance(saved, Mapping) or not saved.get("samples"):
+            return
+        try:
+            own = self._loader.state_dict()["batches"] or {}
+        except StateError:  # of a stream, or of an order that is drawn: what it loads is looked at by the loader
+            return
+        for name, words in _CUT.items():
+            if name in own and name in saved and own[name] != saved[name]:
+                raise StateError(
+                    f"this state is from within an epoch with {words}={saved[name]!r}, and here it is {own[name]!r}; "
+                    f"Lightning goes on counting batches from where it was and would leave out the rest of an epoch: "
+                    f"resume with the same, or load the state into the loader itself and begin fit() without ckpt_path="
+                )
 
     def __reduce__(self) -> Any:
         raise ArgumentError(_NOT_IN_WORKERS)
@@ -149,6 +192,10 @@ class DatasetIterator(IteratorView):
         super().__init__(iter(loader))
         self._loader = loader
 
+    def begin(self) -> None:
+        """Begin what is the loader's next epoch by now."""
+        self._iterator = iter(self._loader)
+
     def state_dict(self) -> dict[str, Any]:
         """Return how far the epoch is: see :meth:`~batchup_ng.Loader.state_dict`."""
         return self._loader.state_dict()
@@ -156,8 +203,11 @@ class DatasetIterator(IteratorView):
     def load_state_dict(self, state: Any) -> None:
         """Go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
         self._loader.load_state_dict(state)
-        self._iterator = iter(self._loader)
+        self.begin()
 
+
+_CUT = {"batch_size": "batch_size", "drop_last": "drop_last", "world": "the number of processes"}
+"""What sets how many batches an epoch has, as states name it and in words."""
 
 _NOT_IN_WORKERS = (
     "this data set hands out batches that the workers of its Loader make, so that no other process can; pass "

@@ -127,9 +127,8 @@ class Weight(torch.nn.Module):
         return {"loss": (self.weight * x).mean()}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("saved", [2, PER_EPOCH, PER_EPOCH + 1, 2 * PER_EPOCH])
-def test_lightning_resumes_behind_any_batch(saved: int, expected: list[list[float]], tmp_path: Path) -> None:
+def with_lightning(checkpoint: Path | None = None, **options: Any) -> list[list[float]]:
+    """Return what Lightning gives a network."""
     lightning = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
 
     class Module(lightning.LightningModule):
@@ -143,18 +142,74 @@ def test_lightning_resumes_behind_any_batch(saved: int, expected: list[list[floa
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    def given(checkpoint: Path | None = None, **options: Any) -> list[list[float]]:
-        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-        module = Module()
-        with loader() as batches:
-            lightning.Trainer(max_epochs=EPOCHS, **quiet, **options).fit(
-                module, as_dataset(batches), ckpt_path=checkpoint
-            )
-        return module.network.given
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    module = Module()
+    with loader() as batches:
+        lightning.Trainer(**{"max_epochs": EPOCHS, **quiet, **options}).fit(
+            module, as_dataset(batches), ckpt_path=checkpoint
+        )
+    return module.network.given
 
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("saved", [2, PER_EPOCH, PER_EPOCH + 1, 2 * PER_EPOCH])
+def test_lightning_resumes_behind_any_batch(saved: int, expected: list[list[float]], tmp_path: Path) -> None:
+    lightning = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
     save = lightning.callbacks.ModelCheckpoint(tmp_path, filename="saved", every_n_train_steps=saved)
-    assert given(max_steps=saved + 1, callbacks=save) == expected[: saved + 1]
-    assert given(tmp_path / "saved.ckpt", enable_checkpointing=False) == expected[saved:]
+    assert with_lightning(max_steps=saved + 1, callbacks=save) == expected[: saved + 1]
+    assert with_lightning(tmp_path / "saved.ckpt", enable_checkpointing=False) == expected[saved:]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("done", [1, 2])
+def test_lightning_goes_on_after_an_epoch_that_it_saved_at_its_end(
+    done: int, expected: list[list[float]], tmp_path: Path
+) -> None:
+    lightning = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
+    save = lightning.callbacks.ModelCheckpoint(tmp_path, filename="saved")  # at the end of each epoch, its default
+    assert with_lightning(max_epochs=done, callbacks=save) == expected[: done * PER_EPOCH]
+    assert with_lightning(tmp_path / "saved.ckpt", enable_checkpointing=False) == expected[done * PER_EPOCH :]
+
+
+def test_a_data_set_that_is_told_of_epochs_by_lightning_never_goes_back(expected: list[list[float]]) -> None:
+    def rest(dataset: Any, batches: Any) -> list[list[float]]:
+        found = [batch["x"].tolist() for batch in batches]
+        return found + [batch["x"].tolist() for _ in range(EPOCHS - dataset.epoch) for batch in dataset]
+
+    for number, first in [(0, 0), (1, PER_EPOCH), (2, 2 * PER_EPOCH)]:
+        with loader() as batches:
+            dataset = as_dataset(batches)
+            asked = iter(dataset)  # by Lightning, before it tells the number
+            dataset.batch_sampler.sampler.set_epoch(number)
+            assert rest(dataset, asked) == expected[first:]
+    for number in (0, 1):
+        with loader() as batches:
+            dataset = as_dataset(batches)
+            for _ in dataset:
+                pass
+            next(iter(dataset))
+            dataset.load_state_dict(dataset.state_dict())
+            asked = iter(dataset)
+            dataset.batch_sampler.sampler.set_epoch(number)
+            assert rest(dataset, asked) == expected[PER_EPOCH + 1 :]
+
+
+@pytest.mark.parametrize(("options", "words"), [({"drop_last": True}, "drop_last=False"), ({}, "batch_size=6")])
+@pytest.mark.parametrize("taken", [1, PER_EPOCH])
+def test_a_data_set_refuses_a_state_after_which_trainers_would_miscount(
+    options: dict[str, Any], words: str, taken: int
+) -> None:
+    with loader() as batches:
+        begun = iter(batches)
+        for _ in range(taken):
+            next(begun)
+        state = batches.state_dict()
+    data, size = {"x": np.arange(N, dtype=np.float32)}, SIZE if options else 4
+    with bu.Loader(data, size, shuffle=1, pool="serial", **options) as other:
+        with pytest.raises(bu.StateError, match=words):
+            as_dataset(other).load_state_dict(state)
+        assert not other.in_mid_epoch
+        other.load_state_dict(state)  # a loop of the user's own counts nothing
 
 
 @pytest.mark.thorough
