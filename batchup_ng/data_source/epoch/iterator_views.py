@@ -148,7 +148,11 @@ class LoaderIterator(IteratorView):
         except StopIteration:
             raise
         except BaseException as error:
-            iterator.take_back(mark, reason(error))
+            try:
+                iterator.take_back(mark, reason(error))
+            except BaseException:  # of a second signal
+                iterator.take_back(mark, reason(error))
+                raise
             raise
 
     def _claim(self) -> None:
