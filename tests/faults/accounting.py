@@ -171,8 +171,10 @@ def assert_reported(iterator: Any, bad: Collection[int], epoch: int = 0, n: int 
     """Assert that the iterator reports exactly the rows `bad`, each at its position, in order."""
     order = planned_rows(epoch, n).tolist()
     expected = [(position, row) for position, row in enumerate(order) if row in bad]
-    reported = [(int(error.position), int(error.row)) for error in getattr(iterator, "errors", [])]
+    # Without a row: a batch that was made at a later try, as one is whose workers were killed three times.
+    listed = [error for error in getattr(iterator, "errors", []) if error.row is not None]
+    reported = [(int(error.position), int(error.row)) for error in listed]
     assert reported == expected, f"reported {reported}, should have reported {expected}"
-    for error in getattr(iterator, "errors", []):
+    for error in listed:
         assert error.epoch == epoch, f"row {error.row} was reported for epoch {error.epoch}, not {epoch}"
         assert error.batch == error.position // BATCH, f"row {error.row} was reported for batch {error.batch}"
