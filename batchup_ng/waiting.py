@@ -102,7 +102,7 @@ class WatchedIterator(IteratorView):
         self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object], opening: float = 0.0
     ) -> None:
         super().__init__(iterator)
-        self._report: Callable[[EpochWait], object] | None = report
+        self._report = [report]  # until one thread, of those that share this, takes it
         self._number = epoch
         self._batches = 0
         self._waited = self._first = self._opening = opening
@@ -140,7 +140,10 @@ class WatchedIterator(IteratorView):
 
     def _finish(self) -> None:
         """Report, once, if the loop has begun."""
-        if self._report is not None and self._began is not None:
+        if self._began is not None:
             seconds = self._opening + time.perf_counter() - self._began
-            report, self._report = self._report, None
+            try:
+                report = self._report.pop()
+            except IndexError:
+                return
             report(EpochWait(self._number, self._batches, seconds, self._waited, self._first))

@@ -26,11 +26,12 @@ from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
-from ..data_source.epoch.opening import Epoch
+from ..data_source.epoch.opening import CLOSED, Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ..errors import PoolClosed
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import PlannedBatch
@@ -164,25 +165,36 @@ class EpochRunner(PrefetchBuffer):
 
     def __next__(self) -> Any:
         with self._lock:
-            while True:
-                try:
-                    entry = self.head()
-                except StopIteration:
-                    if not self.closed:
-                        self._failures.check_some_delivered()
-                    raise
-                made = self._made(entry)
-                planned: PlannedBatch = entry.job.about
-                if type(made) is PartialBatch:
-                    made = self._resolved(planned, made)
-                    if made.kept:
-                        return made.batch
-                    continue
-                n = planned_samples(planned.rows, made)
-                if self._maps.nodes:
-                    made = self._mapped(made, planned, n)
-                self._accounting.settle(planned.number, n, n, 0, self._transport)
-                return made
+            if self.closed and not self.at_end:
+                raise PoolClosed(CLOSED)
+            try:
+                return self._next()
+            except StopIteration:
+                raise
+            except BaseException:
+                self.closed = True  # with the lock: another thread that waits must not take the batch behind this one
+                raise
+
+    def _next(self) -> Any:
+        while True:
+            try:
+                entry = self.head()
+            except StopIteration:
+                if not self.closed:
+                    self._failures.check_some_delivered()
+                raise
+            made = self._made(entry)
+            planned: PlannedBatch = entry.job.about
+            if type(made) is PartialBatch:
+                made = self._resolved(planned, made)
+                if made.kept:
+                    return made.batch
+                continue
+            n = planned_samples(planned.rows, made)
+            if self._maps.nodes:
+                made = self._mapped(made, planned, n)
+            self._accounting.settle(planned.number, n, n, 0, self._transport)
+            return made
 
     def _made(self, entry: Entry) -> Any:
         """Return what an entry that is done gives, a batch or a :class:`PartialBatch`; the next are submitted."""

@@ -17,11 +17,11 @@ from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
-from ..data_source.epoch.opening import Epoch, Runner
+from ..data_source.epoch.opening import CLOSED, Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, PoolClosed
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from .epoch_runner import ByteBound
@@ -137,19 +137,30 @@ class ProducerRunner(PrefetchBuffer):
 
     def __next__(self) -> Any:
         with self._lock:
-            item, transport = self.taken()
-            if not item:
-                self.at_end = True
-                self.close()
-                raise StopIteration
-            batch, latest = item
-            self._bound.saw(batch)
-            self.top_up()
-            n, accounting = count_of(batch), self._accounting
-            batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
-            accounting.settle(accounting.batches, n, n, 0, transport)
-            self.latest = latest
-            return batch
+            if self.closed and not self.at_end:
+                raise PoolClosed(CLOSED)
+            try:
+                return self._next()
+            except StopIteration:
+                raise
+            except BaseException:
+                self.closed = True  # with the lock: another thread that waits must not take the batch behind this one
+                raise
+
+    def _next(self) -> Any:
+        item, transport = self.taken()
+        if not item:
+            self.at_end = True
+            self.close()
+            raise StopIteration
+        batch, latest = item
+        self._bound.saw(batch)
+        self.top_up()
+        n, accounting = count_of(batch), self._accounting
+        batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
+        accounting.settle(accounting.batches, n, n, 0, transport)
+        self.latest = latest
+        return batch
 
     def close(self) -> None:
         super().close()

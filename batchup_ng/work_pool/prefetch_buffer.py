@@ -116,10 +116,12 @@ class PrefetchBuffer(Runner):
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
         if not self._entries:
-            if self.closed and not self.at_end:
-                raise PoolClosed(CLOSED)
             failure, self._failure = self._failure, None
+            # Looked at last: another thread may close it, or have ended before the buffer was full again.
+            if failure is None and not self.at_end and (self.closed or not self._ended):
+                raise PoolClosed(CLOSED)
             self.at_end = failure is None
+            self.closed = self.closed or not self.at_end  # or another thread would take what follows for the end
             try:
                 raise StopIteration if failure is None else failure
             finally:
@@ -193,7 +195,8 @@ class PrefetchBuffer(Runner):
 
     def close(self) -> None:
         """Cancel what has not begun, drop the rest."""
-        self._ended = self.closed = True
+        self.closed = True  # before what follows: a consumer on another thread must not take that for the end
+        self._ended = True
         self._failure = None
         for future in tuple(self._beside):
             future.cancel()

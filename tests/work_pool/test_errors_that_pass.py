@@ -262,6 +262,65 @@ def test_the_exception_of_a_signal_handler_is_no_files_fault(tmp_path: Path) -> 
     assert batches.errors == []
 
 
+class TooLate(TimeoutError, ValueError):
+    """What a handler raises that much of what looks at files takes for an answer."""
+
+
+def too_late(number: int, frame: Any) -> None:
+    raise TooLate
+
+
+def struck_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, but with a signal that arrives in its first call."""
+    left = [None]
+
+    def struck(*args: Any, **options: Any) -> Any:
+        if left:
+            left.clear()
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return function(*args, **options)
+
+    return struck
+
+
+@pytest.mark.usefixtures("usr1")
+def test_the_exception_of_a_signal_handler_is_no_file_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal.signal(signal.SIGUSR1, too_late)
+    monkeypatch.setattr(Path, "read_text", struck_first(Path.read_text))
+    with bu.SerialPool() as pool, pytest.raises(TooLate):
+        pool.parallel_data_source(rows()).batch_iterator(SIZE)  # which asks how much memory is left
+    batches = rows().batch_iterator(SIZE)
+    for name in ("chmod", "stat", "fsync", "replace"):
+        path = tmp_path / f"{name}.json"
+        batches.save_state(path)
+        next(batches)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, name, struck_first(getattr(os, name)))
+            with pytest.raises(TooLate):
+                batches.save_state(path)
+        rest = rows().batch_iterator(SIZE)
+        rest.load_state(path)
+        assert len(rest) == len(batches), name
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+class ToldLate(bu.CallableDataSource):
+    """A source that is pickled, and shown, as a signal arrives."""
+
+    def __reduce__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return super().__reduce__()
+
+
+@pytest.mark.usefixtures("usr1")
+def test_nor_a_source_that_cannot_be_pickled(pools: list[AbstractWorkerPool]) -> None:
+    signal.signal(signal.SIGUSR1, too_late)
+    with pytest.raises(TooLate):
+        pools[1].prefetch(ToldLate(lambda batch_size: iter([(np.zeros(batch_size),)]))).batch_iterator(SIZE)
+
+
 # -- errors of the program -------------------------------------------------------------------------------------
 
 

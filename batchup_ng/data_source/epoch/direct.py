@@ -37,6 +37,9 @@ class DirectRunner(Runner):
                 raise PoolClosed(CLOSED) from None
             self.at_end = True
             raise
+        except BaseException:
+            self.closed = True  # so that the end of the generator, which is behind it, is none of the epoch
+            raise
 
     def check_caller(self) -> None:
         if getattr(self._batches, "gi_running", False):

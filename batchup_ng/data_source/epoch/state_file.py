@@ -46,16 +46,15 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
 
     It is UTF-8; halves of surrogate pairs, which names of files may hold, are written as they are.
     """
-    target = os.path.realpath(path)
+    with InterruptsHeld():  # or what a signal's handler raises would leave a file behind, or pass for one that lacks
+        _replace_text(os.path.realpath(path), text)
+
+
+def _replace_text(target: str, text: str) -> None:
     if os.path.exists(target) and not os.path.isfile(target):
         raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    with InterruptsHeld():  # or an exception of a signal's handler would leave the file behind, or a descriptor
-        _replace(target, folder, beside, text)
-
-
-def _replace(target: str, folder: str, beside: str, text: str) -> None:
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
         try:
             with unless_of_signal_handler(OSError):  # there is none yet, or its file system knows no permissions
