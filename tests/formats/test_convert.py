@@ -541,7 +541,6 @@ class TestThereAlready:
             {"photo.jpg": "mine"}, {"made/photo.jpg": "mine"}, {".journal.json.0a.tmp": "", "notes": "mine"},
             *({"journal.json": text, "made/x": "mine"} for text in ["[]", "{}", '{"about": 1}', "no JSON", "[" * 9999]),
         ],
-        ids=str,
     )  # fmt: skip
     def test_a_folder_of_another_is_refused_and_left_as_it_is(
         self, tmp_path: Path, files: dict[str, str], overwrite: bool

@@ -125,7 +125,8 @@ class ZarrRows(ChunkedArray):
         return node
 
     def _close(self, handle: Any) -> None:
-        handle.store.close()
+        if self.paths[0] != self.path:  # a zip file is closed with the last reference to it: a thread may be reading
+            handle.store.close()
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
         start, target = number * self.chunk_rows, zarr_library().core.buffer.cpu.NDBuffer.from_numpy_array(out)
