@@ -152,11 +152,13 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
     return came
 
 
-def test_an_interrupt_at_any_line_arrives(source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_at_any_line_arrives(
+    source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch, in_full: bool
+) -> None:
     monkeypatch.setattr(choice, "ENOUGH", 1)
     monkeypatch.setattr(choice, "QUEUED", math.inf)
     python, interval = source.map(in_python), sys.getswitchinterval()
-    for line in itertools.count(1):
+    for line in itertools.count(1, 1 if in_full else 9):
         try:
             came = interrupted_at(line, lambda: choose(python, 8, True))
         except KeyboardInterrupt:

@@ -140,9 +140,11 @@ print("whole")
 
 @pytest.mark.parametrize("pool", ["SerialPool()", POOLS[0], FORKSERVER])
 @pytest.mark.parametrize("program", [LOOPS, FINALIZER], ids=["daemon threads", "a finalizer"])
-def test_what_asks_for_batches_as_a_program_ends_or_from_a_finalizer(pool: str, program: str, tmp_path: Path) -> None:
+def test_what_asks_for_batches_as_a_program_ends_or_from_a_finalizer(
+    pool: str, program: str, tmp_path: Path, in_full: bool
+) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
-    for _ in range(3 if program is LOOPS else 1):
+    for _ in range(20 if in_full and program is LOOPS else 1):
         done = subprocess.run(
             [sys.executable, "-c", program.format(pool=pool)], env=environment, cwd=tmp_path, timeout=120,
             capture_output=True, text=True, check=False,
