@@ -22,7 +22,7 @@ from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
 from ..system_limits import available
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
-from .base import check_out, checked_rows, fill_rows, fingerprint_of, rows_of, sample_name
+from .base import check_out, checked_rows, fingerprint_of, rows_of, sample_name
 from .packed_texts import PackedTexts
 from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
@@ -40,7 +40,7 @@ class Cached:
 
     Rows are kept as the accessor gives them, before maps, which may draw random numbers: ``source.map(...)``, of a
     source of this, computes anew in each epoch. Every thread and worker process of the program reads what any of them
-    has kept, at the speed of an array; with a folder so does the next program. A row is there whole or not at all,
+    has kept, from memory at the speed of an array; with a folder so does the next program. A row is there whole or not,
     whoever is killed when. Needs Linux.
 
     A file is believed only if it was made of this: the class of the accessor, its ``fingerprint()`` (for
@@ -122,7 +122,7 @@ class Cached:
         check_out(self, rows, out)
         there = self._rows.there(rows)
         if there.all():
-            fill_rows(self._rows.values, rows, out)
+            self._rows.copy(rows, out)
         else:
             places = np.flatnonzero(~there).tolist()
             missing = out[: len(places)]
@@ -131,7 +131,7 @@ class Cached:
                 if place != i:
                     out[place] = missing[i]
             for place in np.flatnonzero(there).tolist():
-                out[place] = self._rows.values[rows[place]]
+                self._rows.copy(rows[place : place + 1], out[place : place + 1])
         if there.any() and self._rows.lost():  # while rows were copied
             self._read(rows, out)
 

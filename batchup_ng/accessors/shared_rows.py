@@ -25,10 +25,9 @@ gets its byte of the table if its bytes have that checksum. They may have anothe
 have written the checksum to the disk and not yet the row.
 
 A file that another program cuts short is lost for those that have it open, which read rows from the accessor from then
-on. They notice by its length, before and after they copy rows. A cut in the midst of a copy is still a SIGBUS: to read
-rows by ``pread`` takes three times as long for large ones, and twenty times for small ones (measured). No row lies at
-the end of the file, so that to write one never gives it its length again; nor is the file of a path begun in place, but
-by who made it.
+on. They notice by its length, before and after they copy rows. The system copies them, one call a batch, for a look at
+a page that was cut off would be a SIGBUS. No row lies at the end of the file, so that to write one never gives it its
+length again; nor is the file of a path begun in place, but by who made it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .paging import map_pages
+from .base import fill_rows
+from .paging import announce_rows, copy_rows, map_pages
 
 HEADER_BYTES = 4096
 """Bytes before the checksums of a file."""
@@ -104,10 +104,6 @@ class SharedRows:
         place: Where another process has them open. If that is out of reach, on another machine or because it has
             ended, they are opened as if they were made here: a file by its path, memory without a row in it.
 
-    Attributes:
-        values: The rows, ``(capacity, *shape)``, read-only; those that are not there are zero or not whole. None of
-            a file that was cut short before.
-
     Raises:
         OSError: there is no room for the table, or the file cannot be made.
     """
@@ -127,8 +123,7 @@ class SharedRows:
             mapped = mmap.mmap(-1, 1)
         rows = form.capacity if len(mapped) >= nbytes else 0
         self._mapped = mapped
-        self._bytes: np.ndarray = np.ndarray((rows, form.row_bytes), np.uint8, mapped, form.start if rows else 0)
-        self.values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
+        self._values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
 
     def lost(self) -> bool:
         """Return whether another program cut the file short, so that no row of it counts any more."""
@@ -143,10 +138,31 @@ class SharedRows:
             for place in np.flatnonzero(~there & (rows < self.form.capacity)).tolist():
                 row = int(rows[place])
                 found = int.from_bytes(os.pread(self._fds[1], 4, HEADER_BYTES + 4 * row), sys.byteorder)
-                if found and checksum(self._bytes[row]) == found:
+                data = np.empty(self.form.row_bytes, np.uint8)
+                if found and self._pread(row, data) and checksum(data) == found:
                     _write(self._fds[0], np.uint8(1), row)
                     there[place] = True
         return there
+
+    def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows`, ``(n,) int64``, all of which are there, into `out`, ``(n, ...)`` in C order.
+
+        What it writes of a file that is lost meanwhile counts for nothing.
+        """
+        if self.form.path is None:
+            fill_rows(self._values, rows, out)
+        elif len(self._values):
+            announce_rows(self._values, rows)
+            if not copy_rows(self._values, rows, out):
+                for row, data in zip(rows.tolist(), out.reshape(len(rows), -1).view(np.uint8), strict=True):
+                    self._pread(row, data)
+
+    def _pread(self, row: int, data: np.ndarray) -> bool:
+        """Read the bytes of a row, ``(row_bytes,) uint8``, from the file; return whether all are there."""
+        view, offset = memoryview(data.data), self.form.start + row * self.form.row_bytes
+        while view and (done := os.preadv(self._fds[1], [view], offset)):
+            view, offset = view[done:], offset + done
+        return not view
 
     def publish(self, row: int, data: np.ndarray) -> None:
         """Keep a row below the capacity; `data` is its bytes, ``(row_bytes,) uint8``.

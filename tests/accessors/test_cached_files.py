@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.accessors import cached
+from batchup_ng.accessors import shared_rows
 from batchup_ng.accessors.shared_rows import HEADER_BYTES
 
 from .counting import Counting
@@ -408,18 +408,36 @@ def test_a_file_that_is_cut_short_while_it_is_used_costs_speed_and_no_row(
         assert only_file(folder).stat().st_size < START + 40 * 4 * width  # nothing was written to it
 
 
-def test_a_file_that_is_cut_short_while_rows_are_copied_costs_no_row(slow, folder, monkeypatch):
+@pytest.mark.parametrize("size", [0, START + 5, START + 4096])
+@pytest.mark.parametrize("moment", ["before", "after", "before, and no such call", "between rows"])
+def test_a_file_that_is_cut_short_while_rows_are_copied_costs_no_row(tmp_path, folder, monkeypatch, moment, size):
+    slow = Counting(tmp_path / "log", 40, row=(3000,))
     rows = bu.Cached(slow, folder)
     rows[:]
 
-    def cut(*args, fill=cached.fill_rows):
-        fill(*args)
-        os.truncate(only_file(folder), START + 5)
-        args[2][:] = 0  # as the rest of the last page is
+    def cut(array, wanted, out, copy=shared_rows.copy_rows):
+        """Cut the file where a copy begins, is in the midst of its rows, or is done."""
+        first = 0 if moment.startswith("before") else len(wanted) // 2 if moment == "between rows" else len(wanted)
+        done = copy(array, wanted[:first], out[:first])
+        os.truncate(only_file(folder), size)
+        if "no such call" in moment:
+            return False
+        return copy(array, wanted[first:], out[first:]) and done
 
-    monkeypatch.setattr(cached, "fill_rows", cut)
-    with pytest.warns(bu.CacheWarning, match=r"0 of 12 rows .* cut short"):
-        np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+    monkeypatch.setattr(shared_rows, "copy_rows", cut)
+    with pytest.warns(bu.CacheWarning, match=r"0 of 40 rows .* cut short"):
+        np.testing.assert_array_equal(rows[:], slow.expected(range(40)))
+
+
+@pytest.mark.parametrize("row", [(), (3,), (3000,)])
+def test_rows_are_the_same_where_the_system_copies_none(tmp_path, folder, monkeypatch, row):
+    slow = Counting(tmp_path / "log", 2500, row=row)
+    rows, some = bu.Cached(slow, folder), np.random.default_rng(0).integers(0, 2500, 2100)
+    for _ in range(2):
+        np.testing.assert_array_equal(rows[some], slow.expected(some))
+    assert set(slow.read()) == set(some.tolist())
+    monkeypatch.setattr(shared_rows, "copy_rows", lambda *_: False)  # as in a container that forbids it
+    np.testing.assert_array_equal(rows[some], slow.expected(some))
 
 
 @pytest.mark.parametrize("in_folder", [False, True])
