@@ -64,9 +64,9 @@ class Loader:
             the epoch. True: a seed that is drawn now from NumPy's global state; states that are saved have it. A
             generator: the order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``:
             shuffled so that what storage keeps together is read once, as ``batch_iterator`` of a source says.
-        pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
-            batches of a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and why. The
-            batches are the same whatever makes them.
+        pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes the
+            first batches with a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and
+            why. These are handed out too; batches are the same whatever makes them.
         workers: How many; None for every CPU that this process may use.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
@@ -426,12 +426,16 @@ class Loader:
             if progress.kind == CLOSED:
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
-                kind, options = progress.kind, progress.options
+                kind = progress.kind
+                made: list[Any] = []
                 if kind == "auto":
-                    kind, progress.why = choose(
-                        progress.source, options["batch_size"], options["shuffle"], self._timeout
-                    )
+                    number, state = progress.upcoming()
+                    tried = choose(progress.source, self._options_of(number), state, self._timeout)
+                    (kind, progress.why), made = tried
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
+                progress.behind = self._worked_for(progress.pool)
+                if made:
+                    progress.behind.hand_out_first(made)
             if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
         behind: WithConsumerMaps = progress.behind

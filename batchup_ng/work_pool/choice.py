@@ -10,6 +10,9 @@ How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux. Whi
 who has the lock, so a busy machine gives bounds of the share; mostly both lie on one side.
 
 Processes take time to start, and more to import what the user's code needs. For a short epoch they are not started.
+
+The batches that are tried are the first of the epoch that is about to begin. They are handed out, so nothing is made
+twice that takes long.
 """
 
 from __future__ import annotations
@@ -28,12 +31,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..data_source.base import AbstractDataSource
+from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
-from ..data_source.epoch_options import BLOCKS, with_seed
+from ..data_source.epoch_options import EpochOptions
+from ..data_source.hooks import any_node
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept
+from ..sampling.plans.epoch import PlannedBatch
+from .parallel import ParallelDataSource
 from .processes.serialization import dumps, load_result
+from .serial import SerialPool
 
 TINY = 100e-6
 """Seconds below which a batch is made on the consumer's own thread: to hand it over costs as much."""
@@ -70,36 +78,52 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(source: AbstractDataSource, batch_size: int, shuffle: Any, timeout: float | None = None) -> Choice:
-    """Return the pool that suits `source`: reads batches of an epoch, shuffled as that is, of a copy of it.
+class Tried(NamedTuple):
+    """The pool that suits, and the batches that were made to find out."""
 
-    The copy has the memory of large arrays, to read only, so that the choice changes no byte of any epoch. Where a
-    `timeout` says that samples may hang, nothing is tried.
+    choice: Choice
+    made: list[tuple[PlannedBatch, Any]]
+
+
+def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
+    """Return the pool that suits `source`: makes the next batches of an epoch, from a state on, with a copy of it.
+
+    The copy has the memory of large arrays, to read only, and so has the generator from which an order is drawn: the
+    choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
     """
     if not source.is_random_access:
-        return Choice("threads", "it only streams, which is not tried out")
+        return Tried(Choice("threads", "it only streams, which is not tried out"), [])
     try:
-        copy = copy_to_try(source)
+        source, options = copy_to_try((source, options))
         if timeout is not None:
-            return Choice("processes", "a process that exceeds timeout= can be ended")
+            return Tried(Choice("processes", "a process that exceeds timeout= can be ended"), [])
     except Exception as error:
         raise_if_of_signal_handler(error)
-        return Choice("threads", f"it cannot be pickled, which processes need: {type(error).__name__}")
-    make, buffers = MakeBatch(own_thread=False), BufferPool()
+        why = f"it cannot be pickled, which processes need: {type(error).__name__}"
+        return Tried(Choice("threads", why), [])
+    # As worker processes make them, which seed the global generators for each batch.
+    make = MakeBatch(pad_mask=options.shard.pad_mask, seeded=any_node(source, "runs_user_code"))
+    buffers, made, warned = BufferPool(), {}, set()
 
-    def read(number: int) -> None:
-        _, rows, key = plan[number]
-        make.read(copy, rows, key, buffers)
+    def read(planned: PlannedBatch) -> None:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            made[planned.number] = planned, make.read(source, planned.rows, planned.key, buffers)
+        if given:  # which come when the batch is made again
+            warned.add(planned.number)
 
     try:
         with globals_kept(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they come when the batches are made
-            seed = None if shuffle is None or shuffle is False else (BLOCKS, 0) if with_seed(shuffle)[1] else 0
-            plan = copy.plan(batch_size, seed)
-            return suited(read, range(int(min(plan.n_batches, BATCHES))), plan.n_batches)
+            warnings.simplefilter("ignore")
+            plan = prepare(ParallelDataSource(source, 1, SerialPool()), options, state).plan
+            assert plan is not None
+            first = list(itertools.islice(plan, BATCHES))
+            choice = suited(read, first, plan.n_batches - plan.first)
     except Exception as error:
         raise_if_of_signal_handler(error)
-        return Choice("threads", f"the first batches could not be made: {type(error).__name__}")
+        return Tried(Choice("threads", f"the first batches could not be made: {type(error).__name__}"), [])
+    ready = itertools.takewhile(lambda planned: planned.number in made.keys() - warned, first)
+    return Tried(choice, [made[planned.number] for planned in ready])
 
 
 def copy_to_try(value: Any) -> Any:
@@ -122,8 +146,9 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     if not items:
         return Choice("serial", "there are no batches")
     began = time.perf_counter()
-    for item in itertools.islice(itertools.cycle(items), TRIES):
-        run = functools.partial(make, item)
+    in_turn = itertools.cycle(items)
+    for _ in range(TRIES):
+        run = functools.partial(make, next(in_turn))
         alone = timed(run)
         if not times and alone.seconds < SLOW:
             alone = timed(run)  # the first call imports, opens files, fills caches
@@ -133,6 +158,8 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         if times[-1] * n_batches < EPOCH or waits or time.perf_counter() - began > SECONDS:
             break  # it is known, or would take too long
         if times[-1] >= TINY:
+            if times[-1] >= SLOW:
+                run = functools.partial(make, next(in_turn))  # no batch that takes long is made twice
             shares.append(_share_held(run, times[-1]))
         settled = sum(share.high - share.low <= QUEUED for share in shares)
         if settled == ENOUGH or time.perf_counter() - began > SECONDS:

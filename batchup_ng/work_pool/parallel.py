@@ -25,7 +25,7 @@ from ..data_source.map import ConsumerMaps, MapDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
-from ..sampling.plans.epoch import BatchPlan
+from ..sampling.plans.epoch import BatchPlan, PlannedBatch
 from .epoch_runner import ByteBound, EpochRunner, Making
 from .task import Pool
 
@@ -120,7 +120,7 @@ class ParallelDataSource(WithConsumerMaps):
         super().__init__(ds, batch_buffer_size, pool, buffer_bytes, first=1 if by_all else pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)
-        self._making = Making(pool, ds, pool.shared_constant(ds), self.on_error, self.timeout, self._bound)
+        self._making = Making(pool, ds, pool.shared_constant(ds), self.on_error, self.timeout, self._bound, [])
 
     @property
     def has_plan(self) -> bool:
@@ -133,6 +133,10 @@ class ParallelDataSource(WithConsumerMaps):
         # One that only has BatchUp's methods lists its rows as it goes, and may list other numbers in other orders.
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
+
+    def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
+        """Let the next epoch that begins hand out batches that were made already, if they are those that it plans."""
+        self._making.made[:] = made
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         maps = ConsumerMaps(self._maps, epoch.options.shard.pad_mask)

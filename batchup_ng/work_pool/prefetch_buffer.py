@@ -60,6 +60,10 @@ class PrefetchBuffer(Runner):
         """Return how many jobs may be under way or done now."""
         return self._size
 
+    def submit(self, job: Job) -> TaskFuture:
+        """Return the future of a job whose turn has come."""
+        return self._pool.submit(job.task, job.how)
+
     def describe(self, job: Job) -> str:
         """Return what a job is for, in words."""
         return f"the result of task {function_name(job.task[0])}"
@@ -90,7 +94,7 @@ class PrefetchBuffer(Runner):
         while len(self._entries) < limit and not self._ended:
             try:
                 job = next(self._jobs)
-                self._entries.append(Entry(job, self._pool.submit(job.task, job.how)))
+                self._entries.append(Entry(job, self.submit(job)))
             except StopIteration:
                 self._ended = True
             except Exception as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import linecache
 import math
+import os
 import re
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.work_pool import choice
-from batchup_ng.work_pool.choice import choose, suited
+from batchup_ng.work_pool.choice import Choice, suited
 
 TOO_BUSY = "too busy to tell"
 
@@ -34,6 +37,10 @@ def in_python(x: Any) -> Any:
 def asleep(x: Any) -> Any:
     time.sleep(0.002)
     return (x,)
+
+
+def choose(source: Any, batch_size: int, shuffle: Any, timeout: float | None = None) -> Choice:
+    return choice.choose(source, epoch_options(batch_size, shuffle), timeout=timeout).choice
 
 
 @pytest.fixture
@@ -152,6 +159,7 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
     return came
 
 
+@pytest.mark.filterwarnings("ignore:.*/proc/thread-self/schedstat")  # the interrupt came before it was closed
 def test_an_interrupt_at_any_line_arrives(
     source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch, in_full: bool
 ) -> None:
@@ -200,3 +208,151 @@ def test_an_error_on_the_second_thread_arrives() -> None:
 
     with pytest.raises(ZeroDivisionError):
         suited(make, range(6))
+
+
+# What was made to find out is handed out
+
+
+def with_process(x: Any, rng: bu.SampleRng) -> Any:
+    return x, rng.random(len(x)), np.full(len(x), os.getpid())
+
+
+def with_global(x: Any) -> Any:
+    return x, np.random.random(len(x)), np.full(len(x), os.getpid())
+
+
+def with_warning(x: Any) -> Any:
+    if 3 in x:
+        warnings.warn("a bad sample", UserWarning, stacklevel=1)
+    return x, -x, np.full(len(x), os.getpid())
+
+
+class InBlocks:
+    """Rows that are their numbers, and that are read in blocks."""
+
+    natural_block, natural_window = 10, 2
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, rows: Any) -> Any:
+        return np.arange(100)[rows]
+
+
+def tries_three(monkeypatch: pytest.MonkeyPatch, kind: str, n: int = 3) -> None:
+    """Let the choice be `kind` once the first `n` batches were made."""
+
+    def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
+        for item in items[:n]:
+            make(item)
+        return Choice(kind, "the test says so")
+
+    monkeypatch.setattr(choice, "suited", suited)
+
+
+OPTIONS: dict[str, Any] = {
+    "in order": {},
+    "by a seed": {"shuffle": 7},
+    "by a generator": {"shuffle": 7},
+    "in blocks": {"shuffle": ("blocks", 7)},
+    "a part": {"shuffle": 7, "shard": (1, 3), "pad_mask": True},
+}
+
+
+def options_of(order: str) -> dict[str, Any]:
+    return {**OPTIONS[order], **({"shuffle": np.random.RandomState(7)} if "generator" in order else {})}
+
+
+@pytest.mark.parametrize("order", OPTIONS)
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_batches_that_were_tried_are_the_first_of_the_epoch(
+    kind: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = bu.ArrayDataSource([InBlocks()])
+    plain = source.map(with_process, rng="sample")
+    resumes = "generator" not in order
+    for data in (plain, source.map(with_global)):
+        if data is not plain and (kind, order) != ("processes", "by a seed"):
+            continue  # only there are the global generators those of a plain loop
+        tries_three(monkeypatch, kind)
+        with (
+            bu.Loader(data, 8, pool="serial", **options_of(order)) as one,
+            bu.Loader(data, 8, workers=1, **options_of(order)) as chosen,
+        ):
+            for _ in range(2):
+                expected, given = list(one), list(chosen)
+                assert len(expected) == len(given)
+                for left, right in zip(expected, given, strict=True):
+                    for i in (0, 1, *range(3, len(left))):
+                        np.testing.assert_array_equal(left[i], right[i], strict=True)
+                if kind == "processes":
+                    here = [bool((batch[2] == os.getpid()).all()) for batch in given]
+                    assert here == [number < 3 and not _ for number in range(len(given))]
+        if resumes:
+            with bu.Loader(data, 8, workers=1, **options_of(order)) as chosen:
+                chosen.load_state_dict(_state_after(2, data, options_of(order)))
+                rest = list(chosen)
+                assert len(rest) == len(given) - 2
+                for left, right in zip(rest, expected_epoch(data, options_of(order))[2:], strict=True):
+                    np.testing.assert_array_equal(left[0], right[0], strict=True)
+                    np.testing.assert_array_equal(left[1], right[1], strict=True)
+
+
+def expected_epoch(data: Any, options: dict[str, Any]) -> list[Any]:
+    with bu.Loader(data, 8, pool="serial", **options) as loader:
+        return list(loader)
+
+
+def _state_after(n: int, data: Any, options: dict[str, Any]) -> Any:
+    with bu.Loader(data, 8, pool="serial", **options) as loader:
+        for _ in zip(range(n), loader, strict=False):
+            pass
+        return loader.state_dict()
+
+
+def test_a_batch_that_was_tried_and_warned_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    source = bu.ArrayDataSource([np.arange(6)]).map(with_warning)
+    with bu.Loader(source, 2, workers=1) as loader, pytest.warns(UserWarning, match="a bad sample"):
+        given = list(loader)
+    assert [x.tolist() for x, _, _ in given] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_batch_that_was_tried_is_made_once(tmp_path: Path) -> None:
+    """The real choice, of batches that take long."""
+
+    def slow(x: Any) -> Any:
+        with open(tmp_path / "log", "a") as log:
+            log.write(f"{x[0]}\n")
+        time.sleep(0.15)
+        return (x,)
+
+    with bu.Loader(bu.ArrayDataSource([np.arange(16)]).map(slow), 2) as loader:
+        given = [x.tolist() for (x,) in loader]
+    assert given == [[i, i + 1] for i in range(0, 16, 2)]
+    log = (tmp_path / "log").read_text().split()
+    assert sorted(map(int, log[:8])) == list(range(0, 16, 2))  # then the next epoch begins
+
+
+def test_batches_that_were_tried_are_dropped_where_others_are_wanted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(bu.ArrayDataSource([np.arange(20)]).map(with_process, rng="sample"), 4, shuffle=1) as loader:
+        number_3 = loader.batch(3)
+        given = list(loader)
+    for left, right in zip(given[3], number_3, strict=True):
+        np.testing.assert_array_equal(left, right, strict=True)
+    assert sorted(np.concatenate([batch[0] for batch in given]).tolist()) == list(range(20))
+
+
+def test_an_error_in_a_batch_that_was_tried_is_raised_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bad(x: Any) -> Any:
+        if 5 in x:
+            raise ValueError("five")
+        return (x,)
+
+    tries_three(monkeypatch, "threads")
+    source = bu.ArrayDataSource([np.arange(8)]).map(bad)
+    with bu.Loader(source, 2, on_error="skip") as loader, pytest.warns(bu.SampleWarning, match="five"):
+        given = [x.tolist() for (x,) in loader]
+    assert given == [[0, 1], [2, 3], [4], [6, 7]]
+    assert len(loader.errors) == 1
