@@ -67,8 +67,9 @@ WINDOW = 0.005
 QUEUED = 0.1
 """The share of that time that the threads may queue for a CPU, so that no better measure is waited for."""
 
-SWITCH = 20e-6
-"""Seconds after which a thread gives the interpreter's lock to one that waits for it, while that is measured."""
+SWITCH = 100e-6
+"""Seconds after which a thread gives the interpreter's lock to one that waits for it, while that is measured. To hand
+it over takes 5 to 10 µs of CPU time without it: at 20 µs, work in Python seemed to hold it for half of the time."""
 
 
 class Choice(NamedTuple):
@@ -152,7 +153,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         alone = timed(run)
         if not times and alone.seconds < SLOW:
             alone = timed(run)  # the first call imports, opens files, fills caches
-        times.append(max(0.0, alone.seconds - alone.queued))
+        times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts a queue a bit later
         ran.append(alone.ran)
         waits = len(times) > 1 and alone.ran < HELD * times[-1]
         if times[-1] * n_batches < EPOCH or waits or time.perf_counter() - began > SECONDS:
@@ -160,7 +161,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         if times[-1] >= TINY:
             if times[-1] >= SLOW:
                 run = functools.partial(make, next(in_turn))  # no batch that takes long is made twice
-            shares.append(_share_held(run, times[-1]))
+            shares.append(_share_held(run, times[-1], ran[-1]))
         settled = sum(share.high - share.low <= QUEUED for share in shares)
         if settled == ENOUGH or time.perf_counter() - began > SECONDS:
             break
@@ -216,38 +217,44 @@ def _queued() -> float:
     return 0.0
 
 
-def _share_held(run: Callable[[], object], alone: float) -> Bounds:
-    """Return for which share of the time of a batch, `alone` seconds, another thread could not run Python.
+def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
+    """Return for which share of the time of a batch another thread could not run Python.
+
+    Made alone, a batch takes `alone` seconds, for `ran` of which its thread has a CPU.
 
     Where one of the threads has to queue for a CPU, that hides for how long the other held the lock.
     """
     reading: list[Timed | BaseException] = []
-
+    begin = threading.Event()
     n = math.ceil(WINDOW / alone)
 
     def read() -> None:
+        begin.wait()
         try:
             reading.append(timed(lambda: [run() for _ in range(n)]))
         except BaseException as error:
             reading.append(error)
 
     def spin() -> None:
-        thread.start()
-        while thread.is_alive():
+        begin.set()
+        while not reading:
             pass
 
     thread = threading.Thread(target=read, daemon=True)
     before = sys.getswitchinterval()
     try:
+        thread.start()
         sys.setswitchinterval(SWITCH)
         spinning = timed(spin)
     finally:
         sys.setswitchinterval(before)
+        begin.set()
         with contextlib.suppress(RuntimeError):  # an interrupt came before it was started
             thread.join()
     (read_in,) = reading
     if isinstance(read_in, BaseException):
         raise read_in
     waited = spinning.seconds - spinning.queued - spinning.ran
-    low, high = ((waited - read_in.queued) / (alone * n), (waited + spinning.queued) / (alone * n))
+    faster = min(1.0, max(read_in.ran, 1e-9) / max(ran * n, 1e-9))  # the machine may be, by now
+    low, high = ((waited - read_in.queued) / (alone * n * faster), (waited + spinning.queued) / (alone * n * faster))
     return Bounds(max(0.0, min(1.0, low)), max(0.0, min(1.0, high)))

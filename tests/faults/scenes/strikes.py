@@ -12,6 +12,7 @@ import dis
 import functools
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ class Strike:
 
     def _step(self, frame: Any) -> None:
         self._left -= 1
-        if self._left < 0 and not self.done:
+        if self._left < 0 and not self.done and not in_finalizer(frame):
             sys.settrace(None)
             sys.setprofile(None)
             self.done = True
@@ -88,6 +89,15 @@ class Strike:
 
 def of_library(frame: Any) -> bool:
     return bool(frame.f_code.co_filename.startswith(PACKAGE))
+
+
+def in_finalizer(frame: Any) -> bool:
+    """Return whether it runs because an object is collected: Python swallows what is raised there."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def leaves_with(frame: Any) -> bool:
