@@ -6,12 +6,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import batchup_ng as bu
+from benchmarks import journeys
 
 ROOT = os.path.dirname(bu.__file__) + os.sep
 SOURCE = bu.ArrayDataSource([np.arange(40_000).reshape(-1, 2)])
@@ -122,3 +124,15 @@ def test_the_modules_of_a_batch_in_a_worker() -> None:
     found = set(said[-1].split(","))
     assert "work_pool.processes.worker" in found
     assert len(found) <= IN_A_WORKER, sorted(found)
+
+
+JOURNEYS = {"iter": (44, 180), "a later next": (18, 80), "the first next after": (45, 410)}
+"""Modules that run in a journey, and how often the module changes, at most; ``iter`` meets workers at other moments."""
+
+
+def test_journeys_do_not_get_longer(tmp_path: Path) -> None:
+    source = journeys.images(tmp_path)
+    begun, later = journeys.begun(source, 7)
+    for walk, most in zip((begun, later, journeys.resumed(source)), JOURNEYS.values(), strict=True):
+        assert len(walk.modules) <= most[0], walk
+        assert walk.changes <= most[1], walk
