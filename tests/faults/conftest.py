@@ -1,11 +1,11 @@
-"""The fault suite: each line of FAULTS.md that the pools of this machine must survive, as a test that can fail.
+"""The fault suite: tests of the faults F1 to F28 in ``docs/guarantees.md``, on the pools of this machine.
 
 How it is organised:
 
-* ``test_<group>.py`` holds the tests, one a line or more, named by its id: ``test_f2_...``. A test only chooses the
-  setting (pool, start method, workers, size of a result, seed) and states what must be seen. Each line is played once,
-  in the setting that tells most, unless a quick test of ``tests/work_pool`` shows the same; the other settings and the
-  repetitions that FAULTS.md names run with ``--thorough``.
+* ``test_<group>.py`` holds the tests, one or more for each fault, named by its number: ``test_f2_...``. A test only
+  chooses the setting (pool, start method, workers, size of a result, seed) and states what must be seen. Each fault is
+  played once, in the setting that shows most, unless a quick test of ``tests/work_pool`` shows the same. The other
+  settings and more repetitions run with ``--thorough``.
 * ``scenes/<group>.py`` holds what happens: functions that use the library as a user would, and assert. Each scene
   is played by ``stage.play`` in a process of its own, which is forked by ``host.py`` where all is imported already, the
   leader of a new session, with a limit. A hang is a failure, with the stacks of all processes of the scene; then all of
@@ -20,7 +20,7 @@ How it is organised:
 No test asserts how many seconds something takes: on a machine that is busy all of it takes several times as long.
 Events are counted instead (processes started, workers that died, batches made), or a limit tells what hangs from what
 ends.
-The few figures that are about time run with ``--thorough``, with ten times the seconds that FAULTS.md allows.
+The few figures that are about time run with ``--thorough``, with ten times the seconds of the goal.
 
 Every random choice comes from one seed, which a failure prints; ``--faults-seed`` replays it.
 """
@@ -45,7 +45,7 @@ def host() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def extent(request: pytest.FixtureRequest) -> Extent:
-    """How much of each line is to be run."""
+    """How much of each fault is to be played."""
     return Extent(request.config.getoption("--thorough"))
 
 

@@ -25,14 +25,14 @@ class Extent:
     """How often a test repeats what it does.
 
     Args:
-        thorough: Whether as often as FAULTS.md says.
+        thorough: Whether to repeat as often as the full suite does.
     """
 
     def __init__(self, thorough: bool) -> None:
         self.thorough = thorough
 
     def times(self, part: int, whole: int) -> int:
-        """Return how often to repeat: `whole` is the figure of FAULTS.md, `part` what fits in a short run."""
+        """Return how often to repeat: `whole` in the full suite, `part` in a short run."""
         return whole if self.thorough else part
 
     def cases(self, part: Iterable[Any], whole: Iterable[Any]) -> Iterable[Any]:

@@ -12,8 +12,8 @@ after the warm-up, that its shared memory, the main process's descriptors and th
 grow at all, and, with room for a machine that does other things as well, that no batch was waited for long and that the
 end is as fast and as cheap as the beginning.
 
-What FAULTS.md asks for and is not here: a full disk, which is for caches, of which there are none yet; checkpoints,
-for the same reason; a jump of the clock, for nothing here asks for the time of day.
+Not here: a full disk (``tests/accessors/test_cached_files.py``), saved states (``tests/resume``), and a jump of the
+clock, because nothing here asks for the time of day.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ SLOPE = 1.0
 """Megabytes that memory may grow by, for 1000 batches."""
 
 LONGEST_WAIT = 10.0
-"""Seconds that a batch may be waited for; FAULTS.md says 1. It tells a wait that ends at some deadline from one that
+"""Seconds that a batch may be waited for; the goal is 1. It tells a wait that ends at some deadline from one that
 ends because its batch has come."""
 
 SLOWEST, DEAREST = 0.5, 2.0
 """How fast the last third must be and what a batch may cost the CPU there, as a part and a multiple of the first.
 
-FAULTS.md says 0.95. Measured, on two cores that four others used as well: 1855 batches a second at first, 2250 at last;
-1827 and 1323; a cost of 1.04, 0.99 (spawn), 0.99 (threads). What others do shows far more than 5 %.
+The goal for the first is 0.95. Measured, on two cores that four others used as well: 1855 batches a second at first,
+2250 at last; 1827 and 1323; a cost of 1.04, 0.99 (spawn), 0.99 (threads). What others do shows far more than 5 %.
 """
 
 AHEAD = 8

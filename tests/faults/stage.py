@@ -35,7 +35,7 @@ RESULT = "BATCHUP_NG_RESULT"
 LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 60.0))
 """Seconds that a program may take, and then, anew, until nothing is left of it: a hang is a failure, never a retry.
 
-FAULTS.md asks for 30 s, and that nothing is left after one. On a machine that is busy everything takes several times as
+The goal is 30 s, and that nothing is left after one. On a machine that is busy everything takes several times as
 long, so a limit tells a program that hangs from one that ends, and nothing else.
 """
 

@@ -1,7 +1,7 @@
 """Workers die: F1 to F6.
 
-That a batch is there at once when its worker has died is asserted with ``--thorough`` alone, with ten times the figure
-of FAULTS.md; a quick test asserts that it is there, and how many workers died for it.
+That a batch is there at once when its worker has died is asserted with ``--thorough`` alone, with ten times the
+goal; a quick test asserts that it is there, and how many workers died for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_f1_a_worker_killed_at_any_moment_costs_nothing(
 
 @pytest.mark.parametrize(SETTING, [thorough("forkserver", 2, "0 B"), thorough("spawn", 2, "2 MB")])
 def test_f1_the_batch_of_a_killed_worker_is_there_at_once(kind: str, workers: int, size: str, seed: int) -> None:
-    # FAULTS.md asks for 50 ms, and 1 s at most. Measured on a quiet machine: 13 ms, 22 ms (fork).
+    # The goal is 50 ms, and 1 s at most. Measured on a quiet machine: 13 ms, 22 ms (fork).
     setting = {"kind": kind, "workers": workers, "size": size}
     taken: list[float] = []
     for part, moments in parts(50):

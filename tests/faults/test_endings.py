@@ -29,7 +29,7 @@ def program(kind: str, *options: object, alone: bool = False) -> Stage:
 
 @pytest.mark.parametrize(("kind", "workers", "size"), cover(("forkserver", 2, "64 kB"), pools=POOLS))
 def test_f12_loops_broken_off_leave_nothing(kind: str, workers: int, size: str, extent: Extent) -> None:
-    # FAULTS.md also asks for 5 ms a loop. Measured on a quiet machine: 1 ms, as nothing is started for a loop, which is
+    # The goal is 5 ms a loop. Measured on a quiet machine: 1 ms, as nothing is started for a loop, which is
     # what the scene asserts.
     setting = {"kind": kind, "workers": workers, "size": size, "times": extent.times(25, 500)}
     grown = play(breaks.broken_off, **setting)
@@ -131,7 +131,7 @@ def assert_one_interrupt(stage: Stage, code: int, where: str) -> None:
     # A second interrupt while the first is seen to makes Python write a second traceback, or that it lost sys.stderr.
     assert twice or stage.err.endswith("KeyboardInterrupt\n"), told
     assert stage.err.count("Traceback (most recent call last)") <= 1 + twice, told
-    # FAULTS.md allows 2 kB; one that comes deep inside the pickling of a source has, measured, 2.8 kB.
+    # The goal is 2 kB; one that comes deep inside the pickling of a source has, measured, 2.8 kB.
     assert len(stage.err) <= (1 + twice) * (4 << 10), told
 
 
