@@ -61,7 +61,7 @@ def rand_augment(n: int = 2, magnitude: float = 9.0, *, fill: float | tuple[floa
     Args:
         n: Number of changes.
         magnitude: Their strength, from 0 to 30.
-        fill: The colour of areas from outside the image.
+        fill: The colour of pixels from outside the image.
     """
     share = number("magnitude", magnitude, 0.0, 30.0) / 30
     return choose(

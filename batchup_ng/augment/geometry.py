@@ -95,7 +95,7 @@ class random_crop(Operation):
 class resized_crop(Operation):
     """Cuts out a box of random area and shape, and resizes it to one size: the crop of Inception.
 
-    The box is drawn as in :class:`batchup_ng.RandomResizedCrop`. If the images come from files, give that class to
+    The box is drawn as in :class:`batchup_ng.RandomResizedCrop`. If the images come from files, pass such a crop to
     `ImageFiles` instead, which then decodes less. A box at least twice as high and as wide as `size` is averaged
     (OpenCV's INTER_AREA); any other is interpolated from the nearest pixels (INTER_LINEAR).
 
@@ -139,8 +139,8 @@ class affine(InPlace):
         rotate: Degrees, clockwise.
         translate: Shares of the width, to the right, and of the height, down; drawn separately.
         scale: Least and greatest factor.
-        shear: Degrees that the vertical and the horizontal axis lean; drawn separately.
-        fill: The colour of areas from outside the image: a number, or one per channel, in the units of the images.
+        shear: Degrees of lean of the vertical and of the horizontal axis; drawn separately.
+        fill: The colour of pixels from outside the image: a number, or one per channel, in the units of the images.
         p: The probability that an image is changed.
     """
 

@@ -100,8 +100,8 @@ class HandedOverSource:
 class AheadIterator(IteratorView):
     """Hands out converted batches that a thread makes ahead.
 
-    ``state_dict`` and ``len`` count what was handed out, not what is ahead; ``stats()["wait_seconds"]`` is the time
-    that the consumer waited here. Other methods come from the iterator of batches.
+    ``state_dict`` and ``len`` count the batches handed out, not the batches ahead; ``stats()["wait_seconds"]`` is the
+    time that the consumer waited here. Other methods come from the iterator of batches.
 
     ``StopIteration`` means the end of the epoch, or ``close``. After any other exception, for example from a signal
     handler, the epoch goes on with the batch that was due. If that batch is lost, ``next`` raises ``PoolClosed``. In
@@ -109,13 +109,14 @@ class AheadIterator(IteratorView):
     them.
 
     Args:
-        iterator: Gives the batches; with ``state_dict()`` if states are to be had.
+        iterator: Gives the batches. States need its ``state_dict()``.
         convert: Called on the thread with each batch.
         depth: How many converted batches are ahead, including the batch in conversion.
-        always: Whether the thread works in any case. If not, ``next`` converts a batch itself in two cases. The loop
-            comes back at once: then the way between threads takes longer than `convert`. Or the iterator is not ahead
-            itself: then it may read data that belongs to the consumer's thread.
-        receive: Called on the consumer's thread with each converted batch. The consumer gets its result, and frees it.
+        always: Whether the thread works in any case. If not, ``next`` converts a batch itself if the loop comes back at
+            once (the way between threads would take longer than `convert`) or if the iterator is not ahead itself (it
+            may read data that belongs to the consumer's thread).
+        receive: Called on the consumer's thread with each converted batch. The consumer gets its result, which is freed
+            when the consumer drops it.
     """
 
     def __init__(
@@ -250,7 +251,7 @@ class AheadIterator(IteratorView):
         return self._work.span[1] > number or _is_ahead(self._iterator)
 
     def _let_thread_fill(self, number: int) -> None:
-        """Have the thread make batches until `depth` are ahead of batch `number`."""
+        """Have the thread make `depth` batches from batch `number` on."""
         # Not before, since some frameworks call iter() and take no batch.
         if self._thread is not None and self._thread.ident is None:
             try:

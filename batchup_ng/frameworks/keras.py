@@ -210,8 +210,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
 def _order_of_keras() -> Sequence[int] | None:
     """Return the batch numbers, in order, of the generator of Keras that calls; None for any other caller.
 
-    Keras does not publish the order of ``fit``. So this function reads it from a variable of the
-    generator, which holds a new object for each pass. Without the order, each batch would be made on request.
+    Keras does not publish the order of ``fit``. So this function reads it from a variable of the generator, which holds
+    a new object for each pass. Without the order, each batch would be made on request.
     """
     frame = sys._getframe(2)
     return frame.f_locals.get("indices") if frame.f_code.co_name == "_finite_generator" else None

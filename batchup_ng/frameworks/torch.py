@@ -38,9 +38,9 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
 
     On the CPU a tensor is the array's own memory. No later batch is written to that memory as long as the tensor, or a
     view of it, lives. On a device, batches are copied ahead: while one is in use, the next are in transfer or have
-    arrived. A thread does the work in both cases, so two or three batches are alive in addition to those in the buffer.
-    On the CPU, the thread works only if a pool is ahead of a loop whose steps take 1 ms or more; otherwise ``next``
-    makes the tensors.
+    arrived. A thread does this work, so two or three batches are alive in addition to those in the buffer. On the CPU,
+    a thread works only if a pool is ahead of a loop whose steps take 1 ms or more; otherwise ``next`` makes the
+    tensors.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.

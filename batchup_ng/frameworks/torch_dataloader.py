@@ -83,7 +83,7 @@ def from_dataloader(
 
     Random numbers: for each batch, the global generators of ``random``, NumPy and PyTorch are seeded with the number
     that PyTorch draws for the epoch and the number of the batch. So the draws of a data set do not depend on the
-    workers. Several threads share these generators; there they are not seeded.
+    workers. Several threads of one process share these generators, and do not seed them.
 
     Args:
         torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``, or a map-style loader prepared by
@@ -332,7 +332,7 @@ class Drawn(NamedTuple):
 
 
 class Jobs(Iterator[Job]):
-    """The jobs of the batches of an epoch. Each job draws from the sampler on request.
+    """The jobs of the batches of an epoch. Each request for a job draws from the sampler.
 
     Attributes:
         drawn: The number of batches drawn so far, including those made before.
@@ -473,7 +473,7 @@ def _pinned(batches: Batches, inline: bool) -> Any:
 
 
 class Sent(NamedTuple):
-    """The data sent to workers, for the check whether it has changed. The contents of large arrays do not count."""
+    """The data sent to workers, kept to detect changes. Changes of the contents of large arrays do not count."""
 
     pickled: bytes
     arrays: list[Any]  # the bytes of small arrays; the address and size of large ones

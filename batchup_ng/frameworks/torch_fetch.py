@@ -33,7 +33,7 @@ INDEX = "__batchup_index__"
 
 
 class Begun:
-    """The workers that have called the user's function: this thread or this process has, if it has a number here."""
+    """The workers that have called the user's function: threads and processes with a number here."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,7 +46,7 @@ class Fetch:
     """Makes batches of lists of indices, as PyTorch's workers do.
 
     Args:
-        dataset: Gets each index, or all at once if it has ``__getitems__``.
+        dataset: Takes each index, or all at once if it has ``__getitems__``.
         collate: Makes a batch of a list of samples; of one sample, if not `batched`.
         batched: Whether the sampler yields lists of indices.
         init: Called once in each worker with its number; None for nothing.
@@ -167,7 +167,7 @@ def received(batch: Any) -> Any:
 
 
 class Columns(NamedTuple):
-    """A ``TensorDataset`` whose batches are rows of its tensors, and the ``Subset`` around it, the outermost first."""
+    """A ``TensorDataset`` whose batches are rows of its tensors, and each ``Subset`` around it, the outermost first."""
 
     columns: list[Column]
     subsets: list[Sequence[int]]
