@@ -1,14 +1,14 @@
-"""Augmentations: functions of batches of images whose every draw belongs to a sample's place in the stream.
+"""Augmentations: functions of batches of images. Each draw belongs to a sample's place in the stream.
 
-Any of them is a function for ``source.map(..., rng="sample")``::
+All are functions for ``source.map(..., rng="sample")``::
 
     chain = augment.compose(augment.flip(), augment.random_crop(32, padding=4), augment.normalize(mean, std))
     train = source.map(chain, rng="sample")
 
-They take ``(n, height, width, channels)`` arrays of `uint8` or `float32` and leave the other parts of a batch as they
-are. The same batches come from every pool; but for ``mixup`` and ``cutmix``, what becomes of a sample does not depend
-on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing need NumPy alone, the others OpenCV
-(``pip install 'batchup_ng[images]'``), on whose version their last bits depend.
+They take ``(n, height, width, channels)`` arrays of `uint8` or `float32` and leave the other parts of a batch
+unchanged. All pools give the same batches. Except with ``mixup`` and ``cutmix``, the result for a sample does not
+depend on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing need only NumPy. The others need
+OpenCV (``pip install 'batchup_ng[images]'``), and their last bits depend on its version.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,10 @@ _OF_TORCHVISION = {
     "random_erasing": "cutout()",
     "gaussian_blur": "blur()",
 }
-"""What does here what torchvision calls so."""
+"""Names in torchvision, each with the operation here that does the same."""
 
 
-if not TYPE_CHECKING:  # or type checkers would believe that there is every name
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         known = f"; {_OF_TORCHVISION[name]} does that" if name in _OF_TORCHVISION else ""

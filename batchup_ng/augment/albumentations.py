@@ -1,8 +1,8 @@
 """The operation that applies an Albumentations pipeline to each image.
 
-Albumentations keeps generators and parameters in its objects, so that each thread calls a copy. ``set_random_seed``
-would give every transform of a pipeline a generator of its own from one seed, so that a flip with p=0.5 and another
-flip with p=0.5 act on the same images; ``set_random_state`` makes them share one, from which they draw in turn.
+Albumentations keeps generators and parameters in its objects, so each thread calls a copy. ``set_random_seed`` would
+give each transform of a pipeline its own generator from one seed: a flip with p=0.5 and another flip with p=0.5 would
+act on the same images. With ``set_random_state`` they share one generator, and draw from it one after the other.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .options import OF_OTHERS
 class albumentations(Operation):
     """Applies an Albumentations pipeline to each image, with random numbers that belong to the sample.
 
-    Images may also be a list of arrays of several sizes, as :class:`~batchup_ng.ImageFiles` without ``size=`` reads
-    them, where this operation is the first of its chain. The results are what the pipeline makes, in its dtype: an
-    array where they are of one shape, else a list. Only an array of images can be changed by further operations, so
-    ``ToTensorV2``, which moves the channels, comes last: ``(n, channels, height, width)``.
+    If this operation is the first of its chain, images may also be a list of arrays of several sizes, as
+    :class:`~batchup_ng.ImageFiles` without ``size=`` reads them. The results have the pipeline's dtype: an array if all
+    have one shape, else a list. Further operations can change only an array of images, so ``ToTensorV2``, which moves
+    the channels, comes last: ``(n, channels, height, width)``.
 
     ::
 
@@ -36,13 +36,13 @@ class albumentations(Operation):
 
     Args:
         transform: ``A.Compose([...])``, or a single transform, of Albumentations 2: ``pip install albumentations``. It
-            is called with the image alone; masks and boxes need a function of your own in ``source.map_samples``.
+            is called with the image alone; masks and boxes need your own function in ``source.map_samples``.
 
     Raises:
-        ArgumentTypeError: it is no such transform.
+        ArgumentTypeError: `transform` is no such transform.
     """
 
-    in_place = True  # a transform of the user's may write to its image
+    in_place = True  # the user's transform may write to its image
 
     @known_names(OF_OTHERS)
     def __init__(self, transform: Any) -> None:
@@ -71,7 +71,7 @@ class albumentations(Operation):
             self._of_thread.transform = copy.deepcopy(self.transform)
         transform, made = self._of_thread.transform, []
         if isinstance(images, list):
-            images = [np.array(image) for image in images]  # an array was copied where it is not the operation's own
+            images = [np.array(image) for image in images]  # an array was already copied, unless the operation owns it
         for image, generator in zip(images, drawn, strict=True):
             transform.set_random_state(generator, random.Random(int(generator.integers(2**63))))
             made.append(np.asarray(transform(image=image)["image"]))

@@ -1,13 +1,13 @@
-"""What an augmentation is: numbers are drawn for each sample, then its image is changed by them.
+"""The form of an augmentation: an operation draws numbers for each sample, and changes the sample's image by them.
 
-An operation draws a fixed count of uniform numbers a sample, whatever the images are, so that what becomes of a sample
-depends on its own row of draws alone: not on its batch, nor on what the operations before it did. Images are changed
-one at a time, which keeps what is computed in between in a processor's cache. Operations are classes that are named as
-functions are, since that is what they are to their users.
+An operation draws a fixed count of uniform numbers per sample, for any images. So the change of a sample depends only
+on its own row of draws, not on its batch or on earlier operations. Operations change one image at a time: intermediate
+results stay in a processor's cache. Operations are classes with names like functions, because users use them as
+functions.
 
-Memory: an operation writes in place only to images that nobody else refers to: to those that an operation before it in
-its chain made, and to those of a batch that a source gave to ``source.map(operation)`` and that the source does not
-keep. Any other array belongs to the caller, who may use it again: the first operation that writes to it copies it.
+Memory: an operation writes in place only to images that nothing else refers to. These are images that an earlier
+operation of its chain made, and images of a batch that a source gave to ``source.map(operation)`` and does not keep.
+Any other array belongs to the caller, and the caller may use it again. The first operation that writes to it copies it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ..validation import known_names, not_negative
 from .options import OF_OTHERS
 
 MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
-"""Where new batches come from; it is used again when a batch is gone, as fresh memory costs more than most changes."""
+"""Memory for new batches. It is reused when a batch is gone, because fresh memory costs more than most changes."""
 
 
 class Operation:
     """A function of a batch, for ``source.map(operation, rng="sample")``.
 
-    Called with the parts of a batch, by place or by name, it returns the same parts with the images changed, of which
-    the first part is an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
-    ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and says
-    which part has the images where that is not the first. Results that `uint8` cannot hold are rounded and clipped;
+    It takes the parts of a batch, by place or by name, and returns the same parts with the images changed. The images
+    are the first part: an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
+    ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and takes
+    the name or place of the images if another part has them. Results that `uint8` cannot hold are rounded and clipped;
     `float32` is not clipped.
 
     Raises:
@@ -44,10 +44,10 @@ class Operation:
         ArgumentError: the images have a shape that the operation cannot take.
     """
 
-    numbers: int = 0  # how many the operation draws for each sample
+    numbers: int = 0  # draws per sample
     random: ClassVar[bool] = True
-    in_place: ClassVar[bool] = False  # whether it may write to the images that it is given
-    last: ClassVar[bool] = False  # whether no operation can take what this one returns
+    in_place: ClassVar[bool] = False  # whether it may write to its input images
+    last: ClassVar[bool] = False  # whether no operation can take the result
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         return compose(self).writing_to((), *batch, rng=rng, **named)
@@ -61,7 +61,7 @@ class Operation:
         return compose(self).writing_to(own, *batch, rng=rng, **named)
 
     def checked(self, images: Any) -> Any:
-        """Return images as ``(n, height, width, channels)``, or refuse what is no batch of them."""
+        """Return images as ``(n, height, width, channels)``. Refuse anything but a batch of images."""
         if not isinstance(images, np.ndarray):
             raise ArgumentTypeError(f"images must be a NumPy array, not {_in_words(images)}")
         if images.dtype not in (np.uint8, np.float32):
@@ -76,19 +76,19 @@ class Operation:
         return images[..., np.newaxis] if images.ndim == 3 else images
 
     def draw(self, rng: Any) -> Any:
-        """Return what the samples of a batch need, a row each; the same calls of `rng` for each batch."""
+        """Return one row of draws per sample, by the same calls of `rng` for each batch."""
         return rng.random(self.numbers)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        """Return images and labels, changed as was drawn; the labels are None where the batch has none.
+        """Return images and labels, changed by the draws. The labels are None if the batch has none.
 
-        With `in_place` it may write to `images`, where they are an array: a writable, C-contiguous one.
+        With `in_place` it may write to `images` if they are an array. The array is writable and C-contiguous.
         """
         raise NotImplementedError
 
 
 class InPlace(Operation):
-    """An operation that changes single images, and keeps their shape and dtype; each with probability `p`."""
+    """An operation that changes each image with probability `p`, and keeps its shape and dtype."""
 
     p: float = 1.0
     in_place = True
@@ -105,12 +105,12 @@ class InPlace(Operation):
         return images, labels
 
     def perhaps(self, image: np.ndarray, chance: float, *numbers: float) -> None:
-        """Change an image ``(height, width, channels)`` if its first number in [0, 1) says so, by the others."""
+        """Change an image ``(height, width, channels)`` by `numbers`, if `chance`, in [0, 1), is below `p`."""
         if chance < self.p:
             self.change(image, *numbers)
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
-        """Write to an image what becomes of it."""
+        """Change an image in place."""
         raise NotImplementedError
 
 
@@ -125,14 +125,14 @@ class compose(Operation):
     {'y': (3,), 'x': (3, 2, 2, 3)}
 
     Args:
-        *operations: Of this module; those of an inner ``compose`` count as if they stood here. ``normalize`` is the
-            last one. Functions of your own go before or behind it, by ``source.map``.
-        image: Which part of a batch has the images: its name, or its place from 0.
-        label: Which has the labels, that ``mixup`` and ``cutmix`` change.
+        *operations: Operations of this module. An inner ``compose`` is replaced by its operations. ``normalize`` is the
+            last one. Your own functions go before or after the chain, by ``source.map``.
+        image: The part of a batch with the images: its name, or its place from 0.
+        label: The part with the labels, which ``mixup`` and ``cutmix`` change.
 
     Raises:
-        ArgumentError: one stands behind ``normalize``; when it is called, the batch has no such part.
-        ArgumentTypeError: one is no operation.
+        ArgumentError: an operation follows ``normalize``; in a call: the batch has no such part.
+        ArgumentTypeError: an argument is no operation.
     """
 
     @known_names(OF_OTHERS)
@@ -158,7 +158,7 @@ class compose(Operation):
         return self.operations[0].checked(images) if self.operations else super().checked(images)
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
-        """Return the batch, as a tuple, or as a dict where it was given by name."""
+        """Return the batch as a tuple, or as a dict if its parts were given by name."""
         return self.writing_to((), *batch, rng=rng, **named)
 
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
@@ -194,7 +194,7 @@ class compose(Operation):
 
 
 def _in_words(images: Any) -> str:
-    """Return what is given instead of an array, with the remedy."""
+    """Describe an object that is no array, with the remedy."""
     kind = type(images).__name__
     if not hasattr(images, "__array__"):
         return f"a {kind}; read them with one size, ImageFiles(size=...)"
@@ -207,7 +207,7 @@ def _in_words(images: Any) -> str:
 
 
 def copied(images: np.ndarray) -> np.ndarray:
-    """Return a copy in memory that may be written to."""
+    """Return a copy in writable memory."""
     out = MEMORY.empty(images.shape, images.dtype)
     out[...] = images
     return out
@@ -224,7 +224,7 @@ def number(name: str, value: Any, least: float, most: float) -> float:
 
 
 def span(name: str, value: Any, least: float, most: float, around: float | None = None) -> tuple[float, float]:
-    """Return a range (low, high) within bounds; a number d is ``around - d`` to ``around + d``, cut to the bounds."""
+    """Return a range (low, high) within bounds. A number d means ``around - d`` to ``around + d``, cut to bounds."""
     if around is not None and not isinstance(value, (tuple, list)):
         reach = number(name, value, 0.0, np.inf if most == np.inf else most - around)
         return max(least, around - reach), around + reach

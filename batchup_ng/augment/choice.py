@@ -15,16 +15,16 @@ from .options import OF_OTHERS
 
 
 class choose(InPlace):
-    """Applies `n` operations to each image, one after the other, each drawn from those given; one may come twice.
+    """Applies `n` operations to each image, one after the other, each drawn from `operations`. One may come twice.
 
     Args:
-        *operations: Those that keep shape and dtype: ``flip``, ``affine``, ``color_jitter``, ``grayscale``, ``blur``,
-            ``cutout``, ``choose``. Each acts with its own `p` where it is drawn.
-        n: How many are drawn for an image.
+        *operations: Operations that keep shape and dtype: ``flip``, ``affine``, ``color_jitter``, ``grayscale``,
+            ``blur``, ``cutout``, ``choose``. An operation that is drawn acts with its own `p`.
+        n: Number of operations drawn per image.
 
     Raises:
         ArgumentError: there are no operations.
-        ArgumentTypeError: one is of another kind.
+        ArgumentTypeError: an operation is of another kind.
     """
 
     @known_names(OF_OTHERS)
@@ -52,16 +52,16 @@ class choose(InPlace):
 
 @known_names(OF_OTHERS)
 def rand_augment(n: int = 2, magnitude: float = 9.0, *, fill: float | tuple[float, ...] = 0) -> choose:
-    """Return a choice of `n` changes an image of one strength, as RandAugment (Cubuk et al., arXiv:1909.13719).
+    """Return a choice of `n` changes per image of one strength, as in RandAugment (Cubuk et al., arXiv:1909.13719).
 
-    The changes are those of the paper that are affine maps of colours or of the plane: brightness, contrast, colour
-    (saturation), rotation, shear and shift. They are drawn within what `magnitude` allows, of 30, where the paper
-    takes its limit itself: factors of 1 ± 0.9, 30 degrees, shears of 0.3, shifts by 0.45 of the side at magnitude 30.
+    The changes are the paper's affine maps of colours or of the plane: brightness, contrast, colour (saturation),
+    rotation, shear and shift. Each change is drawn within the limit that `magnitude` sets; the paper takes the limit
+    itself. At magnitude 30 the limits are factors of 1 ± 0.9, 30 degrees, shears of 0.3, shifts by 0.45 of the side.
 
     Args:
-        n: How many changes.
+        n: Number of changes.
         magnitude: Their strength, from 0 to 30.
-        fill: The colour of what comes from outside.
+        fill: The colour of pixels from outside the image.
     """
     share = number("magnitude", magnitude, 0.0, 30.0) / 30
     return choose(

@@ -1,4 +1,4 @@
-"""Operations that change the colours of pixels, or mix those of neighbours."""
+"""Operations that change the colours of pixels, or mix the colours of neighbours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YIQ = np.array([LUMA, 0.74 * RED - 0.27 * BLUE, 0.48 * RED + 0.41 * BLUE])
 """RGB to luma and chroma, as the FCC defined them for NTSC in 1953 (47 CFR 73.682)."""
 GREY = np.tile(LUMA, (3, 1))
 QUARTER_TURN = np.linalg.inv(YIQ) @ [[0, 0, 0], [0, 0, 1], [0, -1, 0]] @ YIQ
-"""What a quarter of a turn of the hue adds to grey: of colours, it turns chroma."""
+"""The matrix that a quarter turn of the hue adds to grey: it rotates the chroma of colours."""
 
 
 @names_checked
@@ -27,20 +27,20 @@ QUARTER_TURN = np.linalg.inv(YIQ) @ [[0, 0, 0], [0, 0, 1], [0, -1, 0]] @ YIQ
 class color_jitter(InPlace):
     """Changes brightness, contrast, saturation and hue of RGB images, each by a factor or angle drawn for the image.
 
-    With luma Y of BT.601 and its mean m over the image, contrast c and brightness b make ``b (c (x - m) + m)`` of x;
-    saturation scales, and hue turns, the chroma (I, Q) about Y. All four are affine maps that commute, so they are one
-    product with a matrix, rounded and clipped once. torchvision's ``ColorJitter`` applies them one by one in a random
-    order, clips after each, and turns the hue in HSV, which does not keep Y.
+    With luma Y of BT.601 and its mean m over the image, contrast c and brightness b turn x into ``b (c (x - m) + m)``.
+    Saturation scales the chroma (I, Q) about Y, and hue rotates it. All four are affine maps that commute, so they are
+    one product with a matrix, rounded and clipped once. torchvision's ``ColorJitter`` applies them one by one in a
+    random order, clips after each, and rotates the hue in HSV, which does not keep Y.
 
-    Each is a number d, for factors from ``max(0, 1 - d)`` to ``1 + d``, angles from -d to d, or a range.
+    Each is a range, or a number d: for factors from ``max(0, 1 - d)`` to ``1 + d``, for angles from -d to d.
 
     Args:
         brightness, contrast, saturation: Factors.
         hue: Turns, from -0.5 to 0.5; a third of a turn takes red to green.
-        p: The probability of each image.
+        p: The probability that an image is changed.
 
     Raises:
-        ArgumentError: when it is called: the images have not 3 channels.
+        ArgumentError: in a call: the images do not have 3 channels.
     """
 
     _: KW_ONLY
@@ -57,7 +57,7 @@ class color_jitter(InPlace):
         self.ranges()
 
     def ranges(self) -> tuple[tuple[float, float], ...]:
-        """Return the limits of the four."""
+        """Return the limits of the four changes."""
         names = ("brightness", "contrast", "saturation")
         factors = [span(name, getattr(self, name), 0.0, np.inf, around=1.0) for name in names]
         return (*factors, span("hue", self.hue, -0.5, 0.5, around=0.0))
@@ -80,10 +80,10 @@ class grayscale(InPlace):
     """Makes RGB images grey, with three equal channels: luma of ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B.
 
     Args:
-        p: The probability of each image.
+        p: The probability that an image is changed.
 
     Raises:
-        ArgumentError: when it is called: the images have not 3 channels.
+        ArgumentError: in a call: the images do not have 3 channels.
     """
 
     _: KW_ONLY
@@ -102,11 +102,11 @@ class grayscale(InPlace):
 @names_checked
 @dataclass(frozen=True)
 class blur(InPlace):
-    """Blurs by a Gaussian, cut off at three standard deviations; pixels beyond the edge are those within, mirrored.
+    """Blurs with a Gaussian, cut off at three standard deviations. Pixels beyond the edge mirror the pixels within.
 
     Args:
         sigma: Least and greatest standard deviation, in pixels.
-        p: The probability of each image.
+        p: The probability that an image is changed.
     """
 
     sigma: tuple[float, float] = (0.1, 2.0)

@@ -27,8 +27,8 @@ class flip(InPlace):
            [5, 4, 3]], dtype=uint8)
 
     Args:
-        p: The probability of each image.
-        vertical: Whether top and bottom change places, instead of left and right.
+        p: The probability that an image is changed.
+        vertical: Whether to swap top and bottom instead of left and right.
     """
 
     _: KW_ONLY
@@ -40,7 +40,7 @@ class flip(InPlace):
         true_or_false("vertical", self.vertical)
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
-        cv2 = found_opencv()  # with it a tenth of the time; the pixels are the same
+        cv2 = found_opencv()  # ten times faster, with the same pixels
         if cv2 is not None:
             image[...] = cv2.flip(image, 0 if self.vertical else 1).reshape(image.shape)
         else:
@@ -55,10 +55,10 @@ class random_crop(Operation):
     Args:
         size: ``(height, width)`` in pixels, or one int for a square.
         padding: Pixels of the border, on each side.
-        fill: The border's colour: a number, or one a channel, in the units of the images.
+        fill: The border's colour: a number, or one per channel, in the units of the images.
 
     Raises:
-        ArgumentError: when it is called: the image with its border is smaller than `size`.
+        ArgumentError: in a call: the image with its border is smaller than `size`.
     """
 
     size: int | tuple[int, int]
@@ -95,9 +95,9 @@ class random_crop(Operation):
 class resized_crop(Operation):
     """Cuts out a box of random area and shape, and resizes it to one size: the crop of Inception.
 
-    The box is that of :class:`batchup_ng.RandomResizedCrop`; where pictures come from files, give that to `ImageFiles`,
-    which then decodes less. A box at least twice as high and as wide as `size` is averaged (OpenCV's INTER_AREA), any
-    other is interpolated from the nearest pixels (INTER_LINEAR).
+    The box is drawn as in :class:`batchup_ng.RandomResizedCrop`. If the images come from files, pass such a crop to
+    `ImageFiles` instead, which then decodes less. A box at least twice as high and as wide as `size` is averaged
+    (OpenCV's INTER_AREA); any other is interpolated from the nearest pixels (INTER_LINEAR).
 
     Args:
         size: ``(height, width)`` in pixels, or one int for a square.
@@ -131,17 +131,17 @@ class resized_crop(Operation):
 @names_checked
 @dataclass(frozen=True)
 class affine(InPlace):
-    """Turns, shifts, scales and shears about the middle, with OpenCV's bilinear interpolation.
+    """Rotates, shifts, scales and shears about the centre, with OpenCV's bilinear interpolation.
 
-    Each of `rotate`, `translate` and `shear` is a number d for a range from -d to d, or a range.
+    Each of `rotate`, `translate` and `shear` is a range, or a number d for the range from -d to d.
 
     Args:
         rotate: Degrees, clockwise.
-        translate: Shares of width and of height, which are drawn one by one; right and down.
+        translate: Shares of the width, to the right, and of the height, down; drawn separately.
         scale: Least and greatest factor.
-        shear: Degrees by which the vertical and the horizontal axis lean, drawn one by one.
-        fill: The colour of what comes from outside: a number, or one a channel, in the units of the images.
-        p: The probability of each image.
+        shear: Degrees of lean of the vertical and of the horizontal axis; drawn separately.
+        fill: The colour of pixels from outside the image: a number, or one per channel, in the units of the images.
+        p: The probability that an image is changed.
     """
 
     _: KW_ONLY
@@ -182,14 +182,16 @@ class affine(InPlace):
 @names_checked
 @dataclass(frozen=True)
 class cutout(InPlace):
-    """Paints over a random box: Cutout (DeVries and Taylor, arXiv:1708.04552), as random erasing (Zhong et al.,
-    arXiv:1708.04896) draws the box. It is cut to the image's height and width, and lies within it.
+    """Paints over a random box: Cutout (DeVries and Taylor, arXiv:1708.04552).
+
+    The box is drawn as in random erasing (Zhong et al., arXiv:1708.04896). It is cut to the image's height and width,
+    and lies within the image.
 
     Args:
         scale: Least and greatest area, as a share of the image's.
-        ratio: Least and greatest width over height, whose logarithm is uniform.
-        fill: The colour: a number, or one a channel, in the units of the images.
-        p: The probability of each image.
+        ratio: Least and greatest width over height. The logarithm of the ratio is uniform.
+        fill: The colour: a number, or one per channel, in the units of the images.
+        p: The probability that an image is changed.
     """
 
     _: KW_ONLY
@@ -214,10 +216,10 @@ class cutout(InPlace):
 
 
 def _colour(fill: float | tuple[float, ...], images: np.ndarray) -> np.ndarray:
-    """Return a colour as images hold it, ``()`` or ``(channels,)``: of `uint8`, rounded and clipped."""
+    """Return a colour in the dtype of the images, ``()`` or ``(channels,)``; for `uint8`, rounded and clipped."""
     values, channels = np.asarray(fill, np.float64), images.shape[-1]
     if values.shape not in ((), (channels,)):
         raise ArgumentError(f"fill must be a number, or one for each of the {channels} channels, not {fill!r}")
     if images.dtype == np.uint8:
         values = np.rint(values).clip(0, 255)
-    return values.astype(images.dtype)  # one number stays one, with which NumPy fills ten times as fast
+    return values.astype(images.dtype)  # a single number stays single: NumPy fills ten times faster

@@ -1,9 +1,9 @@
 """Operations that mix each sample with another of its batch, and their labels likewise.
 
-A sample's partner is the one before it in the batch, the last one's the first, as in torchvision: what becomes of a
-sample depends on its batch, hence on the batch size, on shards and on samples that are left out, though not on the
-pool and its workers. Weights are multiples of 1/256, with which `uint8` images are mixed without rounding the weight,
-so that image and label agree.
+A sample's partner is the sample before it in the batch; the first sample's partner is the last, as in torchvision. So
+the result for a sample depends on its batch, and thus on the batch size, on shards and on samples that are left out,
+but not on the pool and its workers. Weights are multiples of 1/256: `uint8` images are mixed without rounding the
+weight, so image and label agree.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .options import names_checked
 class Mixing(Operation):
     """Mixes each sample of a batch with the one before it.
 
-    Labels become soft: whole numbers ``(n,)`` are one-hot rows ``(n, num_classes) float32``, floats stay floats of
-    their shape, and each is ``w * own + (1 - w) * partner's`` with the weight w of the sample's own image.
+    Labels become soft. Whole numbers ``(n,)`` become one-hot rows ``(n, num_classes) float32``; floats stay floats of
+    their shape. Each label is then ``w * own + (1 - w) * partner's``, where w is the weight of the sample's own image.
     """
 
     alpha: float = 1.0
@@ -52,12 +52,12 @@ class Mixing(Operation):
         if len(images) < 2:
             return images, soft
         last, weights = images[-1].copy(), np.empty((len(images), *[1] * (soft.ndim - 1)), soft.dtype)
-        for i in reversed(range(len(images))):  # so that the partner is still what it was
+        for i in reversed(range(len(images))):  # backwards: the partner is still unchanged
             weights[i] = self.mix(images[i], images[i - 1] if i else last, *drawn[i].tolist())
         return images, weights * soft + (1 - weights) * np.roll(soft, 1, axis=0)
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
-        """Write to an image its mixture with the partner; return the share that is its own."""
+        """Mix the partner into an image, in place. Return the image's own share."""
         raise NotImplementedError
 
     def soft(self, labels: Any, n: int) -> np.ndarray:
@@ -90,12 +90,12 @@ class mixup(Mixing):
 
     Args:
         alpha: The weight of a sample is drawn from Beta(alpha, alpha): 1 is uniform, smaller values are nearer 0 or 1.
-        num_classes: How many classes there are, for labels that are whole numbers from 0.
-        p: The probability of each sample.
+        num_classes: Number of classes, for labels that are whole numbers from 0.
+        p: The probability that a sample is mixed.
 
     Raises:
-        ArgumentError: when it is called: labels are whole numbers, and not below `num_classes`.
-        ArgumentTypeError: when it is called: the batch has no labels, or none that are numbers.
+        ArgumentError: in a call: labels are whole numbers, and not below `num_classes`.
+        ArgumentTypeError: in a call: the batch has no labels, or labels that are not numbers.
     """
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
@@ -113,19 +113,19 @@ class mixup(Mixing):
 @names_checked
 @dataclass(frozen=True)
 class cutmix(Mixing):
-    """Replaces a box of each image by that of the one before it in the batch (Yun et al., CutMix, arXiv:1905.04899).
+    """Pastes a box of the previous image in the batch into each image (Yun et al., CutMix, arXiv:1905.04899).
 
-    The box has the image's shape and a share ``1 - w`` of its area, its middle is uniform in the image, and what lies
-    outside is cut off; the weight of the labels is what is left of the sample's own image.
+    The box has the image's shape and a share ``1 - w`` of its area. Its centre is uniform in the image, and the part
+    outside the image is cut off. The weight of the labels is the share that is left of the sample's own image.
 
     Args:
         alpha: w is drawn from Beta(alpha, alpha): 1 is uniform, smaller values are nearer 0 or 1.
-        num_classes: How many classes there are, for labels that are whole numbers from 0.
-        p: The probability of each sample.
+        num_classes: Number of classes, for labels that are whole numbers from 0.
+        p: The probability that a sample is mixed.
 
     Raises:
-        ArgumentError: when it is called: labels are whole numbers, and not below `num_classes`.
-        ArgumentTypeError: when it is called: the batch has no labels, or none that are numbers.
+        ArgumentError: in a call: labels are whole numbers, and not below `num_classes`.
+        ArgumentTypeError: in a call: the batch has no labels, or labels that are not numbers.
     """
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:

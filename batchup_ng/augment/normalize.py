@@ -1,4 +1,4 @@
-"""The operation that makes of images what a network takes."""
+"""The operation that turns images into the input of a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import MEMORY, Operation
 from .options import names_checked
 
 BAND = 60_000  # a multiple of each number of channels
-"""About how many values are computed at a time, so that they stay in a processor's cache."""
+"""About how many values are computed at a time. They stay in a processor's cache."""
 
 
 @names_checked
@@ -22,21 +22,20 @@ BAND = 60_000  # a multiple of each number of channels
 class normalize(Operation):
     """Returns ``(x - mean) / std``, in one pass over the images, in the layout and dtype that a network takes.
 
-    `uint8` images are divided by 255 first, so that `mean` and `std` are those of values from 0 to 1, as they are
-    published for data sets; `float32` images are taken as they are. It draws nothing: by itself,
-    ``source.map(normalize(mean, std))`` will do.
+    `uint8` images are first divided by 255: `mean` and `std` are for values from 0 to 1, as published for data sets.
+    `float32` images are not divided. It draws nothing: alone, it only needs ``source.map(normalize(mean, std))``.
 
     >>> normalize(0.5, 0.5)(np.array([[[0, 255]]], np.uint8))[0].tolist()
     [[[[-1.0], [1.0]]]]
 
     Args:
-        mean: What is subtracted: a number, or one a channel.
-        std: What it is then divided by: a number above 0, or one a channel.
-        layout: ``"NHWC"``: channels last, as they are. ``"NCHW"``: ``(n, channels, height, width)``, as PyTorch has it.
+        mean: Subtracted first: a number, or one per channel.
+        std: Divides the difference: a number above 0, or one per channel.
+        layout: ``"NHWC"``: channels last, unchanged. ``"NCHW"``: ``(n, channels, height, width)``, as in PyTorch.
         dtype: ``"float32"`` or ``"float16"``.
 
     Raises:
-        ArgumentError: an argument breaks a rule; when it is called: the images have another number of channels.
+        ArgumentError: an argument breaks a rule; in a call: the images have another number of channels.
         ArgumentTypeError: `mean` or `std` is not made of numbers.
     """
 
@@ -66,7 +65,7 @@ class normalize(Operation):
         n, height, width, channels = images.shape
         pixels, last = height * width, self.layout == "NHWC"
         out = MEMORY.empty((n, height, width, channels) if last else (n, channels, height, width), np.dtype(self.dtype))
-        # A run is what lies side by side in `out`: the values of all channels of an image, or those of one channel.
+        # A run is contiguous in `out`: the values of all channels of an image, or of one channel.
         every = pixels * channels if last else pixels
         band = min(BAND, every)
         runs = [slice(None)] if last else [slice(c, c + 1) for c in range(channels)]
@@ -85,7 +84,7 @@ class normalize(Operation):
         return out, labels
 
     def mean_and_std(self, channels: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return both with one number a channel: ``(channels,) float64``."""
+        """Return both with one number per channel: ``(channels,) float64``."""
         try:
             mean, std = (np.broadcast_to(np.asarray(each, np.float64), channels) for each in (self.mean, self.std))
         except ValueError:
@@ -97,11 +96,11 @@ class normalize(Operation):
 
 
 Convert: TypeAlias = Callable[[np.ndarray, np.ndarray], None]
-"""Writes what becomes of some values of a run to its last argument; both are ``(m,)``."""
+"""Converts some values of a run, and writes the results to its last argument; both are ``(m,)``."""
 
 
 def _by_table(mean: np.ndarray, std: np.ndarray, dtype: np.dtype[Any], band: int) -> Convert:
-    """Look up each byte among the 256 results of its channel, which are rounded once."""
+    """Look up each byte among the 256 results of its channel. Each result was rounded once."""
     table = ((np.arange(256) / 255 - mean[:, None]) / std[:, None]).astype(dtype).reshape(-1)
     first, place = 256 * (np.arange(band) % len(mean)), np.empty(band, np.intp)
 
@@ -110,7 +109,7 @@ def _by_table(mean: np.ndarray, std: np.ndarray, dtype: np.dtype[Any], band: int
         at[...] = values
         if len(mean) > 1:
             at += first[: len(values)]
-        table.take(at, out=out, mode="clip")  # which writes straight to `out`; no place is beyond the table
+        table.take(at, out=out, mode="clip")  # "clip" writes directly to `out`; no place is beyond the table
 
     return convert
 

@@ -1,4 +1,4 @@
-"""The names of options: what other libraries call them, and what to do instead of options that are none of ours."""
+"""Names of options in other libraries, and remedies for options that do not exist here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RENAMED = {
     **dict.fromkeys(["height", "width", "shape"], "size"),
     "data_format": "layout",
 }
-"""Names that torchvision, Albumentations and Keras have for options of ours."""
+"""Names in torchvision, Albumentations and Keras for options that exist here."""
 
 OF_OTHERS = {
     **dict.fromkeys(["seed", "generator", "rng"], "its numbers come from source.map(operation, rng='sample')"),
@@ -28,14 +28,14 @@ OF_OTHERS = {
     "max_pixel_value": "leave it out: uint8 is divided by 255, float32 is not",
     "num_output_channels": "leave it out: there are 3",
 }
-"""What to do instead of other options of theirs."""
+"""Remedies for other options of these libraries."""
 
 Class = TypeVar("Class", bound=type)
 
 
 def names_checked(operation: Class) -> Class:
-    """Let an operation, a dataclass, refuse options that it does not have, with the remedy."""
-    init: Any = operation.__init__  # type: ignore[misc]  # its own, which the decorator below it made
+    """Make an operation, a dataclass, refuse options that it does not have, with the remedy."""
+    init: Any = operation.__init__  # type: ignore[misc]  # made by the decorator below this one
     known = inspect.signature(init).parameters
     renamed = {name: f"pass it as {ours}=" for name, ours in RENAMED.items() if ours in known}
     operation.__init__ = known_names({**OF_OTHERS, **renamed})(init)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A network of one hidden layer in plain NumPy: what stands in for the reader's own model in the demo.
+"""A network of one hidden layer in plain NumPy. In the demo it stands in for the reader's own model.
 
 Adam: Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015, with its step sizes; initial weights: He et
 al., "Delving deep into rectifiers", ICCV 2015.
@@ -17,14 +17,14 @@ _LEARNING_RATE = 0.003
 
 
 class Classifier:
-    """Tells classes apart from flat inputs: linear, ReLU, linear, softmax. One seed with the same batches, one result.
+    """Classifies flat inputs: linear, ReLU, linear, softmax. The same seed and batches give the same result.
 
     Args:
         n_inputs: Numbers in one sample.
         n_classes: Number of classes; labels are 0 to `n_classes` - 1.
-        hidden: Units of the hidden layer. Up to 128, products of 32 samples stay below the size from which common
-            BLAS libraries use threads of their own, which would compete with the pool's.
-        seed: Of the initial weights.
+        hidden: Units of the hidden layer. Up to 128, products of 32 samples stay below the size at which common BLAS
+            libraries use their own threads. These would compete with the pool's.
+        seed: Seed of the initial weights.
     """
 
     def __init__(self, n_inputs: int, n_classes: int, *, hidden: int = 128, seed: int = 0) -> None:
@@ -46,14 +46,15 @@ class Classifier:
         return np.asarray(self.probabilities(x).argmax(axis=1))
 
     def train_batch(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Take one step of Adam on a batch, `n_inputs` numbers a sample; return its mean cross-entropy before the step,
-        in nats.
+        """Take one step of Adam on a batch with `n_inputs` numbers per sample.
+
+        Return its mean cross-entropy before the step, in nats.
         """
         x = _flat(x)
         rows = np.arange(len(y))
         hidden, probabilities = self._forward(x)
         loss = -float(np.log(probabilities[rows, y] + _TINY).mean())
-        slope = probabilities  # in place, from here on
+        slope = probabilities  # in place from here on
         slope[rows, y] -= 1.0
         slope /= len(y)
         hidden_slope = slope @ self.weights[2].T * (hidden > 0.0)
@@ -80,5 +81,5 @@ class Classifier:
 
 
 def _flat(x: np.ndarray) -> np.ndarray:
-    """Return `x` with one row a sample: ``(n, n_inputs) float32``."""
+    """Return `x` with one row per sample: ``(n, n_inputs) float32``."""
     return np.asarray(x, dtype=np.float32).reshape(len(x), -1)

@@ -23,7 +23,7 @@ from .classifier import Classifier
 from .digits import write_digits
 
 WANTED_ACCURACY = 0.95
-# Products of larger matrices are shared out by BLAS among threads of its own, which then wait for the pool's for a CPU.
+# BLAS shares products of larger matrices out to its own threads, which then compete with the pool's for CPUs.
 _BATCH_SIZE = 32
 _TEST_FRACTION = 0.25
 
@@ -38,15 +38,15 @@ def run_demo(
     say: Callable[[str], object] = print,
     progress: Progress | None = None,
 ) -> float:
-    """Run the job; return the share of the test digits that the network tells right at the end, 0 to 1.
+    """Run the job. Return the share of the test digits that the network classifies correctly at the end, 0 to 1.
 
     Args:
-        pool: Who makes the batches to train on: ``auto``, ``serial``, ``threads`` or ``processes``.
-        workers: How many; None for every CPU that this process may use.
+        pool: The pool that makes the training batches: ``auto``, ``serial``, ``threads`` or ``processes``.
+        workers: Number of workers. Default: all CPUs available to this process.
         epochs: Passes over the training digits.
-        seed: Of the split, the order, the shifts and the network's first weights.
+        seed: Seed of the split, the order, the shifts and the network's initial weights.
         say: Takes each line of the report.
-        progress: A function like ``tqdm.tqdm`` to draw a bar an epoch; None draws none.
+        progress: A function like ``tqdm.tqdm`` that draws one bar per epoch; None draws none.
     """
     positive_int("epochs", epochs)
     not_negative("seed", seed)
@@ -65,8 +65,9 @@ def run_demo(
 
 
 def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, AbstractDataSource]:
-    """Write the digits into `folder`; return the sources `(train, test)` of batches ``(n, 8, 8) float32``, 0 to 1, and
-    ``(n,) int64``.
+    """Write the digits into `folder`. Return the sources `(train, test)`.
+
+    Their batches are ``(n, 8, 8) float32``, 0 to 1, and ``(n,) int64``.
     """
     paths, labels = write_digits(folder)
     digits = ArrayDataSource([ImageFiles(paths, size=(8, 8), mode="L"), labels])
@@ -75,7 +76,7 @@ def digit_sources(folder: Path, seed: int) -> tuple[AbstractDataSource, Abstract
 
 
 def random_shift(images: np.ndarray, labels: np.ndarray, rng: SampleRng) -> tuple[np.ndarray, np.ndarray]:
-    """Return half of the images moved by up to a pixel each way, black where nothing was: ``(n, 8, 8) uint8``."""
+    """Shift half of the images by up to a pixel each way, and fill with black: ``(n, 8, 8) uint8``."""
     n, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     step = rng.integers(-1, 2, size=2) * rng.bernoulli(0.5)[:, None]
@@ -103,7 +104,7 @@ def train_epoch(network: Classifier, batches: Any, progress: Progress | None, ti
 
 
 def measure_accuracy(network: Classifier, source: AbstractDataSource) -> float:
-    """Return the share of the samples of `source` that `network` tells right, 0 to 1."""
+    """Return the share of the samples of `source` that `network` classifies correctly, 0 to 1."""
     right = rows = 0
     for x, y in source.batch_iterator(_BATCH_SIZE):
         right += int((network.predict(x) == y).sum())

@@ -1,11 +1,11 @@
 """Shared by the framework adapters: iterators that convert batches, in the loop or ahead of it.
 
 Ownership. An :class:`AheadIterator` has one thread, which asks the iterator for batches and converts them. The consumer
-and the thread share a :class:`Work`: the consumer writes the number up to which there is room, the thread stores
-batches by their numbers. A queue wakes the thread and carries the last batch but one, for the thread to free: some
-frameworks free a batch without the interpreter's lock, and the training loop would have to wait for that lock. The
-thread has a reference to the :class:`Work` and the iterator, none to the :class:`AheadIterator`. When the last
-reference to that goes, the thread ends.
+and the thread share a :class:`Work`: the consumer writes how many batches there is room for, the thread stores batches
+by number. A queue wakes the thread and carries the last batch but one, for the thread to free: some frameworks free a
+batch without the interpreter's lock, and the training loop would have to wait for that lock. The thread has a reference
+to the :class:`Work` and the iterator, but none to the :class:`AheadIterator`. When the last reference to the
+:class:`AheadIterator` goes, the thread ends.
 
 Interrupts. A batch leaves ``next`` by one assignment: the count of batches handed out. An exception before it changes
 nothing. An exception after it, for example from a signal handler, restores the old count. The batch is still in
@@ -42,19 +42,20 @@ JOIN_SECONDS = 5.0
 """How long ``close`` waits for the end of the thread."""
 
 THREADS: dict[threading.Thread, Callable[[], None]] = {}
-"""The threads that run, each with what makes it end.
+"""The running threads, each with the function that ends it.
 
-No weak dictionary: its callbacks are written in Python, and an interrupt in one of them would be lost.
+Not a weak dictionary: its callbacks are written in Python, and an interrupt in one of them would be lost.
 """
 
 Convert = Callable[[Any], Any]
-"""Makes what a framework wants of a batch, a tuple or dict of arrays as the pools make it."""
+"""Converts a batch (a tuple or dict of arrays, as the pools make it) for a framework."""
 
 
 def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
-    """Return what iterates as `batches` does, with `view` applied to each iterator of batches.
+    """Return `batches` with `view` applied to each iterator of batches.
 
-    A loader becomes a view of it, a source that a pool works for a source of such iterators, an iterator another one.
+    A loader gives a view of it. A source that a pool works for gives a source of such iterators. An iterator gives
+    another iterator.
     """
     if isinstance(batches, Loader):
         return batches.view(view)
@@ -70,12 +71,12 @@ def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
 
 
 def converted(batches: Any, convert: Convert) -> Any:
-    """Return what iterates as `batches` does, each batch converted in ``next``."""
+    """Return `batches` with each batch converted in ``next``."""
     return handed_over(batches, lambda iterator: MappedIterator(iterator, convert))
 
 
 class HandedOverSource:
-    """A source that a pool works for whose ``batch_iterator`` and ``epochs`` give converted batches."""
+    """A source that a pool works for. Its ``batch_iterator`` and ``epochs`` give converted batches."""
 
     def __init__(self, source: WithConsumerMaps, view: Callable[[Any], Any]) -> None:
         self._source = source
@@ -99,8 +100,8 @@ class HandedOverSource:
 class AheadIterator(IteratorView):
     """Hands out converted batches that a thread makes ahead.
 
-    ``state_dict`` and ``len`` count what was handed out, not what is ahead; ``stats()["wait_seconds"]`` is the time
-    that the consumer waited here. Other methods come from the iterator of batches.
+    ``state_dict`` and ``len`` count the batches handed out, not the batches ahead; ``stats()["wait_seconds"]`` is the
+    time that the consumer waited here. Other methods come from the iterator of batches.
 
     ``StopIteration`` means the end of the epoch, or ``close``. After any other exception, for example from a signal
     handler, the epoch goes on with the batch that was due. If that batch is lost, ``next`` raises ``PoolClosed``. In
@@ -108,14 +109,14 @@ class AheadIterator(IteratorView):
     them.
 
     Args:
-        iterator: Gives the batches; with ``state_dict()`` if states are to be had.
+        iterator: Gives the batches. States need its ``state_dict()``.
         convert: Called on the thread with each batch.
         depth: How many converted batches are ahead, including the batch in conversion.
-        always: Whether the thread works in any case. If not, a batch is converted in ``next`` where that is better: for
-            a loop that comes back at once, since from thread to thread takes longer than `convert`; and where the
-            iterator is not ahead itself, for it may read what belongs to the consumer's thread.
-        receive: Called on the consumer's thread with each converted batch; returns what is handed out, which then is
-            freed where the consumer lets go of it.
+        always: Whether the thread works in any case. If not, ``next`` converts a batch itself if the loop comes back at
+            once (the way between threads would take longer than `convert`) or if the iterator is not ahead itself (it
+            may read data that belongs to the consumer's thread).
+        receive: Called on the consumer's thread with each converted batch. The consumer gets its result, which is freed
+            when the consumer drops it.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class AheadIterator(IteratorView):
         except BaseException as error:
             if at is not None:
                 self._take_back(at, handed, error)
-                if isinstance(error, StopIteration) and self._ended != "":  # of a signal handler
+                if isinstance(error, StopIteration) and self._ended != "":  # from a signal handler
                     raise RuntimeError("StopIteration was raised while the next batch was waited for") from error
             raise
 
@@ -196,7 +197,7 @@ class AheadIterator(IteratorView):
         by = reason(error)
         if gone:
             self._end(by)
-        elif self.at_end or item is error:  # a thread is through with its iterator after either
+        elif self.at_end or item is error:  # after either, no thread uses the iterator
             self.at_end = isinstance(error, StopIteration)
             self._end("" if self.at_end else by)
         elif item is not None or self._work.span[1] > at[0]:
@@ -220,7 +221,7 @@ class AheadIterator(IteratorView):
             try:
                 raise item
             finally:
-                del item  # whose traceback holds this frame
+                del item  # its traceback holds this frame
         return item  # type: ignore[no-any-return]
 
     def _from_thread(self, number: int) -> Any:
@@ -250,12 +251,12 @@ class AheadIterator(IteratorView):
         return self._work.span[1] > number or _is_ahead(self._iterator)
 
     def _let_thread_fill(self, number: int) -> None:
-        """Have the thread make batches until so many are ahead of batch `number`."""
+        """Have the thread make `depth` batches from batch `number` on."""
         # Not before, since some frameworks call iter() and take no batch.
         if self._thread is not None and self._thread.ident is None:
             try:
                 self._thread.start()
-            except BaseException as error:  # it may be about to start nevertheless
+            except BaseException as error:  # the thread may start all the same
                 self._end(f"{type(error).__name__} at the start of a thread")
                 raise
         work = self._work
@@ -265,7 +266,7 @@ class AheadIterator(IteratorView):
             self._freed = None
 
     def _over(self) -> Exception:
-        """Return what ``next`` raises after the end; a new one each time, or its traceback would grow."""
+        """Return the exception for ``next`` after the end: a new one each time, or its traceback would grow."""
         return broken_off(self._ended) if self._ended else StopIteration()
 
     def _target(self) -> Any:
@@ -277,7 +278,7 @@ class AheadIterator(IteratorView):
         return self._at
 
     def take_back(self, mark: Any, by: str) -> None:
-        """Break the epoch off as it was at `mark`, if a batch that was taken since did not reach the loop."""
+        """Break the epoch off as it was at `mark`, if a batch taken after `mark` did not reach the loop."""
         if self._at is not mark:
             self._at = mark
             self._end(by)
@@ -308,17 +309,17 @@ class AheadIterator(IteratorView):
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:
-        """Raise :class:`~batchup_ng.StateError`: batches are ahead that are not those from `state` on."""
+        """Raise :class:`~batchup_ng.StateError`: the batches ahead do not continue `state`."""
         raise StateError("batches are ahead of this iterator; load the state into the loader, or make a new iterator")
 
     load_state = load_state_dict
 
     def close(self) -> None:
-        """End the thread and the iterator that the batches come from; may be called again."""
+        """End the thread and the iterator of the batches. May be called again."""
         self._end("")
 
     def break_off(self, by: str) -> None:
-        """End it as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless it was at its end."""
+        """End it as :meth:`close` does. ``next()`` then raises ``PoolClosed``, unless the epoch was at its end."""
         self._end(by, lambda: self._iterator.break_off(by))
 
     def _end(self, by: str, close: Callable[[], object] | None = None) -> None:
@@ -328,13 +329,13 @@ class AheadIterator(IteratorView):
         self._work.end()
         close = close or getattr(self._iterator, "close", None)
         if close is not None:
-            with contextlib.suppress(ValueError):  # a generator that the thread is running just now
+            with contextlib.suppress(ValueError):  # the thread is running this generator
                 close()
         thread = self._thread
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             with contextlib.suppress(RuntimeError):  # an interrupt came while it was started
                 thread.join(JOIN_SECONDS)
-            with InterruptsHeld():  # Python forgets a thread in a callback of its own, where an interrupt would be lost
+            with InterruptsHeld():  # Python drops a thread in its own callback, where an interrupt would be lost
                 self._thread = thread = None
         self._finalizer.detach()
         self._freed = None
@@ -348,7 +349,7 @@ class Work:
     leaves nothing undone.
 
     Attributes:
-        span: The first batch that the thread may make, and the number of batches to make in all.
+        span: The number of the first batch that the thread may make, and how many batches to make in all.
         ready: The finished batches by number, each with the place after it; or the exception that ended the iterator.
         room: Wakes the thread, and carries a batch to free.
         news: The thread releases it after each batch. The consumer waits by acquiring it.
@@ -375,7 +376,7 @@ class Work:
 
 
 def _convert_ahead(iterator: Any, convert: Convert, work: Work) -> None:
-    """Make and convert batches as they are wanted: all that the thread runs."""
+    """Make and convert batches on demand. The thread runs only this function."""
     THREADS[threading.current_thread()] = work.end
     try:
         _convert_wanted(iterator, convert, work)
@@ -391,7 +392,7 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
             try:
                 work.ready[number] = _converted(convert, next(iterator)), place_of(iterator)
             except StopIteration as error:
-                work.ready[number] = error.with_traceback(None)  # whose frames hold the thread beyond its end
+                work.ready[number] = error.with_traceback(None)  # its frames would hold the thread after its end
                 return
             except BaseException as error:
                 work.ready[number] = error
@@ -406,13 +407,13 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
 def _converted(convert: Convert, batch: Any) -> Any:
     try:
         return convert(batch)
-    except StopIteration as error:  # which would pass for the end of the epoch
+    except StopIteration as error:  # it would pass for the end of the epoch
         raise RuntimeError("the conversion of a batch raised StopIteration") from error
 
 
 @atexit.register
 def _end_threads() -> None:
-    """Wait for all threads: one that Python ends while it runs compiled code of a framework aborts the program."""
+    """Wait for all threads. If Python ends a thread inside compiled code of a framework, the program aborts."""
     threads = [(thread, end) for thread, end in list(THREADS.items()) if thread.is_alive()]
     for _, end in threads:
         end()

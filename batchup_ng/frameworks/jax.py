@@ -20,34 +20,34 @@ __all__ = ["to_jax"]
 
 CONFIG: Any = jax.config
 X64: Any = jax if hasattr(jax, "enable_x64") else jax.experimental
-"""What has ``enable_x64``; older releases of JAX had it among what is experimental."""
+"""The module with ``enable_x64``; in older releases of JAX it is ``jax.experimental``."""
 
 NOT_NUMBERS = "OSUTMm"
-"""Kinds of dtypes that JAX has not: objects, bytes, strings, dates."""
+"""Kinds of dtypes that JAX lacks: objects, bytes, strings, dates."""
 
 
 def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = None) -> Any:
-    """Return what iterates as `batches` does, with a ``jax.Array`` in the place of each array, made a batch ahead.
+    """Return `batches` with a ``jax.Array`` in place of each array, made one batch ahead.
 
-    Shapes stay; so do dtypes, but unless ``jax_enable_x64`` is set JAX makes 32-bit numbers of 64-bit ones. Tuples,
-    lists and dicts are pytrees: JAX sorts a dict by its names. Strings, objects, dates, arrays with fields and numbers
-    of Python's are handed out as they are.
+    Shapes and dtypes stay. Unless ``jax_enable_x64`` is set, however, JAX turns 64-bit numbers into 32-bit ones.
+    Tuples, lists and dicts are pytrees: JAX sorts a dict by its names. Strings, objects, dates, arrays with fields and
+    Python numbers stay unchanged.
 
-    On the CPU JAX reads the memory of the batch itself, if that begins at a multiple of 64 bytes; else it copies.
-    Arrays of 64 KiB or more do where a source or a worker process made them; what maps made in threads does by chance.
-    No later batch is written to it as long as a ``jax.Array``, a view of it or a pending computation needs it, and a
-    computation that may write into the array (``donate_argnums``) writes elsewhere.
+    On the CPU, if an array begins at a multiple of 64 bytes, JAX reads its memory directly; otherwise JAX copies it.
+    Arrays of 64 KiB or more are aligned if a source or a worker process made them. Arrays that maps made in threads
+    are aligned only by chance. No later batch is written to that memory as long as a ``jax.Array``, a view of it or a
+    pending computation needs it. A computation that may write into the array (``donate_argnums``) writes elsewhere.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches, to whose
-            arrays nothing is written any more.
-        device: Where to; None for JAX's default device. A sharding makes global arrays: each process hands in its part
-            of a batch, which ``Loader(..., shard="auto", drop_last=True)`` gives it once ``jax.distributed`` is
-            initialized.
+        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches whose arrays
+            do not change any more.
+        device: The target; None for JAX's default device. A sharding makes global arrays: each process supplies its
+            part of a batch. ``Loader(..., shard="auto", drop_last=True)`` gives it that part once ``jax.distributed``
+            is initialized.
 
     Raises:
         ArgumentTypeError: `device` or `batches` is none of these.
-        ArgumentError: in ``next``: an array cannot be laid out as the sharding asks.
+        ArgumentError: in ``next``: the sharding does not fit the shape of an array.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with to_jax(bu.Loader({"x": np.arange(4.0), "name": np.array(["a", "b", "c", "d"])}, 2)) as loader:
@@ -62,8 +62,8 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
 
 
 def _ahead(iterator: Iterator[Any], device: Any) -> AheadIterator:
-    """Return an iterator that is one batch ahead: on the CPU, too, a call of JAX takes longer than a memory copy."""
-    x64, default = CONFIG.jax_enable_x64, CONFIG.jax_default_device  # ``with`` sets them for one thread alone
+    """Return an iterator that is one batch ahead. Even on the CPU, a JAX call takes longer than a memory copy."""
+    x64, default = CONFIG.jax_enable_x64, CONFIG.jax_default_device  # ``with`` sets them for one thread only
 
     def put(batch: Any) -> Any:
         with X64.enable_x64(x64), jax.default_device(default):
@@ -73,14 +73,14 @@ def _ahead(iterator: Iterator[Any], device: Any) -> AheadIterator:
 
 
 def _put(leaf: Any, device: Any) -> Any:
-    """Return an array of numbers as a ``jax.Array``, anything else as it is."""
-    if isinstance(leaf, Mapping):  # of another class than dict, which is no pytree
+    """Return an array of numbers as a ``jax.Array``; return anything else unchanged."""
+    if isinstance(leaf, Mapping):  # not a dict, so not a pytree
         return jax.tree.map(functools.partial(_put, device=device), dict(leaf))
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind in NOT_NUMBERS or leaf.dtype.names:
         return leaf
     if not isinstance(device, jax.sharding.Sharding):
         return jax.device_put(leaf, device)
-    global_array: Any = jax.make_array_from_process_local_data  # which has no annotations
+    global_array: Any = jax.make_array_from_process_local_data  # it has no annotations
     try:
         return global_array(device, leaf)
     except (AssertionError, ValueError) as error:

@@ -1,10 +1,10 @@
-"""Hands batches over to Keras 3, whatever its backend.
+"""Hands batches over to Keras 3, on any backend.
 
-``fit``, ``evaluate`` and ``predict`` take a ``PyDataset``. It is asked for batches by their numbers, which ``fit``
-shuffles unless it is told not to, for one or two before an epoch to build a model, and by threads of Keras' own if it
-says so. These hand the batches that they made ahead while a model was built out again in its first epoch, in the place
-of others (seen with Keras 3.15, backends torch and jax). So the data set has no such threads: the pool of the loader
-makes the batches ahead, in the order in which Keras is about to ask.
+``fit``, ``evaluate`` and ``predict`` take a ``PyDataset`` and ask it for batches by number. ``fit`` shuffles these
+numbers unless it gets ``shuffle=False``. To build a model, Keras asks for one or two batches before an epoch. A
+``PyDataset`` may let threads of Keras ask. Such threads make batches ahead while Keras builds a model, and hand these
+out again in the first epoch, in place of others (seen with Keras 3.15, backends torch and jax). So this data set allows
+no such threads: the loader's pool makes the batches ahead, in the order of Keras' requests.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ OF_KERAS = {
     "max_queue_size": "pass the number of batches that are made ahead to the loader as buffer=",
     "shuffle": "pass a seed to the loader as shuffle=",
 }
-"""What to do instead of options of Keras' data sets."""
+"""Remedies for options of Keras' data sets."""
 
 
 @validation.known_names(OF_KERAS)
 def to_keras(loader: Loader) -> Any:
     """Return a ``keras.utils.PyDataset`` of the batches of a loader, for ``fit``, ``evaluate`` and ``predict``.
 
-    Each time that Keras goes through it is the next epoch of the loader, with an order of its own if the loader has
-    ``shuffle=``. Its item i is batch i of the epoch, ``loader.batch(i)``, whoever asks for it. ``fit`` shuffles these
-    numbers; pass it ``shuffle=False`` for the order of the loader itself.
+    Each pass of Keras over it is the next epoch of the loader, with its own order if the loader has ``shuffle=``. Item
+    i is always batch i of the epoch, ``loader.batch(i)``. ``fit`` shuffles these numbers; pass it ``shuffle=False`` for
+    the loader's own order.
 
-    The epoch is the loader's: ``loader.state_dict()`` between two epochs is where a training goes on. An epoch that was
-    not gone through to its end, as that in which a model is built, is begun again.
+    The loader counts the epochs: to resume a training, save ``loader.state_dict()`` between two epochs. If Keras does
+    not finish an epoch, for example while it builds a model, that epoch begins again.
 
     Args:
-        loader: Its batches are what Keras takes: ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``, or dicts. What
-            ``loader.map`` or :func:`~batchup_ng.watch` made is applied.
+        loader: Its batches have a form that Keras takes: ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``, or dicts. A
+            loader from ``loader.map`` or :func:`~batchup_ng.watch` keeps their effect.
 
     Raises:
-        ArgumentTypeError: the source only streams, its order is drawn from a generator, or an epoch has no end; Keras
-            takes those by :func:`endless`.
+        ArgumentTypeError: the source only streams, a generator draws its order, or an epoch has no end. For these,
+            pass :func:`endless` to Keras.
 
     >>> import numpy as np, batchup_ng as bu
     >>> x = np.arange(6.0)[:, None]
@@ -73,12 +73,12 @@ def to_keras(loader: Loader) -> Any:
 
 
 def endless(loader: Loader) -> Iterator[Any]:
-    """Yield the batches of one epoch of a loader after the other, for ``fit(endless(loader), steps_per_epoch=...)``.
+    """Yield the batches of a loader, epoch after epoch, for ``fit(endless(loader), steps_per_epoch=...)``.
 
-    The order is the loader's, whatever its source is, the workers go on from one epoch to the next without a pause, and
-    a state that was loaded into the loader may be of the middle of an epoch. Keras takes two batches first, to learn
-    their shapes, which it trains on later; hence states are ahead of the training. Keras takes nothing but a generator
-    here, and Python ends a generator that raises an exception: after one, call this again.
+    The order is the loader's, for any source. The workers continue into the next epoch without a pause. A state loaded
+    into the loader may be from the middle of an epoch. Keras first takes two batches to learn their shapes, and trains
+    on them later, so states are ahead of the training. Keras takes only a generator here, and Python ends a generator
+    that raises an exception: after one, call this function again.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader((np.zeros((5, 1)), np.zeros(5)), 2) as loader:
@@ -103,14 +103,14 @@ def _check(loader: Any) -> None:
 
 
 class Pass:
-    """Going once through the batches of an epoch, which are made ahead."""
+    """One pass through the batches of an epoch, which the loader makes ahead."""
 
     def __init__(self, loader: Loader, order: Sequence[int]) -> None:
         self.order = order  # Keras' own object
         self.numbers = list(order)
         self.epoch = loader.epoch
         self.ahead = loader.batches(self.numbers, self.epoch)
-        self.asked = 0  # for how many batches
+        self.asked = 0  # number of batches asked for
 
     def is_next(self, index: int) -> bool:
         return self.numbers[self.asked : self.asked + 1] == [index]
@@ -121,26 +121,26 @@ class Pass:
 
 
 class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
-    """The batches of a loader by their numbers.
+    """The batches of a loader by number.
 
-    Who calls what: Keras goes through the numbers from one generator, on the consumer's thread or, with TensorFlow, on
-    one of ``tf.data``, where a generator that was given up may ask once more while the next one does.
+    Keras goes through the numbers from one generator, on the consumer's thread or, with TensorFlow, on a thread of
+    ``tf.data``. There, an abandoned generator may ask once more while the next one asks.
     """
 
     workers = property(lambda self: 0)
-    """No threads or processes of Keras, see the top of the file; so it cannot be set."""
+    """No threads or processes of Keras: see the docstring of the module. It cannot be set."""
 
     def __init__(self, loader: Loader) -> None:
         super().__init__()
         self._loader = loader
         self._lock = threading.Lock()
-        self._pass: Pass | None = None  # under way; or the next, of which nothing was asked for yet
+        self._pass: Pass | None = None  # under way; or the next one, not yet begun
 
     def __len__(self) -> int:
         return self._loader.batches_per_epoch
 
     def __iter__(self) -> Any:
-        return iter(self._loader)  # what adapts a layer to the data, say, iterates
+        return iter(self._loader)  # code that adapts a layer to the data iterates, for example
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the epoch.
@@ -159,7 +159,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         return self._loader.batch(index)
 
     def _check_ranks(self) -> None:
-        """Refuse ``auto_shard_dataset``: Keras asks for every n-th batch then, and no epoch would be gone through."""
+        """Refuse ``auto_shard_dataset``: with it, Keras asks for every n-th batch only, and finishes no epoch."""
         distribution = keras.distribution.distribution()
         if not getattr(distribution, "_is_multi_process", False):
             return
@@ -176,7 +176,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
             )
 
     def on_epoch_end(self) -> None:
-        """Count the epoch, if Keras went through it; Keras calls this before it begins with the first, too."""
+        """Count the epoch, if Keras finished it. Keras also calls this before the first epoch."""
         with self._lock:
             self._count()
 
@@ -198,7 +198,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         return batch
 
     def _count(self) -> None:
-        """If the epoch is at its end, go on to the next, whose batches are made at once if their order is known."""
+        """If the epoch is at its end, go to the next. If its order is known, begin to make its batches."""
         done = self._pass
         if done is not None and done.whole:
             done.ahead.close()
@@ -208,10 +208,10 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
 
 
 def _order_of_keras() -> Sequence[int] | None:
-    """Return the numbers of the batches that the generator of Keras that asks for one goes through, in their order.
+    """Return the batch numbers, in order, of the generator of Keras that calls; None for any other caller.
 
-    Keras tells nobody in what order ``fit`` is about to ask, so it is read where it stands: in a variable of the
-    generator, whose every new one is another object. Without it each batch would be made when it is asked for.
+    Keras does not publish the order of ``fit``. So this function reads it from a variable of the generator, which holds
+    a new object for each pass. Without the order, each batch would be made on request.
     """
     frame = sys._getframe(2)
     return frame.f_locals.get("indices") if frame.f_code.co_name == "_finite_generator" else None

@@ -1,8 +1,8 @@
 """Hands batches over to TensorFlow: as a ``tf.data.Dataset``, or as eager tensors without a copy.
 
-TensorFlow takes the memory of an array as a tensor's if the array begins at a multiple of 64 bytes, which its kernels
-rely on: ``from_generator`` by itself, DLPack whatever the address is, so that it is checked here. In either case the
-tensor holds a reference to the array, hence to the slot that the array lies in.
+TensorFlow uses the memory of an array for a tensor if the array begins at a multiple of 64 bytes. Its kernels rely on
+that. ``from_generator`` checks the address; DLPack takes any address, so this module checks it. In both cases the
+tensor holds a reference to the array, and thus to the array's slot.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ except ImportError as error:
 __all__ = ["to_tensorflow", "to_tf_dataset"]
 
 ALIGNED = 64
-"""Bytes: where the memory of a tensor begins."""
+"""Alignment of the memory of a tensor, in bytes."""
 
 BY_DLPACK = frozenset(map(np.dtype, "?bBhHiIqQefdFD"))
-"""The dtypes that NumPy hands out and TensorFlow takes by DLPack, in the byte order of the machine."""
+"""The dtypes that NumPy exports and TensorFlow imports by DLPack, in the byte order of the machine."""
 
 
 def to_tensorflow(batches: Any) -> Any:
-    """Return what iterates as `batches` does, with eager tensors on the CPU in the place of arrays.
+    """Return `batches` with eager tensors on the CPU in place of arrays.
 
-    A tensor is the array's own memory, which no later batch is written to as long as the tensor lives. Arrays that are
-    not aligned for TensorFlow, small ones as a rule, are copied, as are read-only ones and text. A thread makes the
-    tensors of the next batch while you use this one; states count what was handed out.
+    A tensor is the array's own memory. No later batch is written to that memory as long as the tensor lives. Arrays
+    that are not aligned for TensorFlow (usually small ones), read-only arrays and text are copied. A thread makes the
+    tensors of the next batch while you use this one. States count the batches handed out.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
@@ -71,7 +71,7 @@ def _tensor(leaf: Any) -> Any:
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
-    """Return a copy that DLPack may hand over, which costs less than a tensor that TensorFlow makes itself."""
+    """Return a copy that DLPack may hand over. It costs less than a tensor that TensorFlow makes itself."""
     room = np.empty(array.nbytes + ALIGNED, np.uint8)
     start = -room.ctypes.data % ALIGNED
     copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -80,23 +80,24 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
 
 
 def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any:
-    """Return a ``tf.data.Dataset`` whose elements are the batches, each iteration over it being the next epoch.
+    """Return a ``tf.data.Dataset`` whose elements are the batches. Each iteration over it is the next epoch.
 
-    Iterate over it once at a time: an iteration ends the one before. An exception becomes an error of TensorFlow, whose
-    text names the row and the file. The number of batches is the dataset's cardinality where it is known, unless the
-    loader is in the middle of an epoch, which has fewer, or may leave out batches (``on_error="skip"``).
+    Iterate over it once at a time: an iteration ends the one before. An exception becomes a TensorFlow error whose text
+    names the row and the file. The dataset's cardinality is the number of batches, if that is known. It stays unset
+    while the loader is in the middle of an epoch, which has fewer batches, and if the loader may leave out batches
+    (``on_error="skip"``).
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, or what else can be iterated over, once or for each epoch. What
-            ``loader.map`` or :func:`~batchup_ng.watch` made is applied.
-        signature: Of a batch, nested as a batch is: ``tf.TensorSpec``. By default that of the first two batches,
-            or of the first where batches come in their order only; sizes that differ become None, as does that of the
-            batch itself unless a loader has ``drop_last=True``.
-        prefetch: How many batches ``tf.data`` holds ready beside those that the loader does. States of the loader count
-            them as handed out; with 0 they count what you were given.
+        batches: A :class:`~batchup_ng.Loader`, or anything else to iterate over, once or for each epoch. A loader from
+            ``loader.map`` or :func:`~batchup_ng.watch` keeps their effect.
+        signature: The ``tf.TensorSpec`` of a batch, nested like the batch. The default fits the first two batches, or
+            the first alone if batches come in their order only. Sizes that differ become None. The batch size becomes
+            None too, unless a loader has ``drop_last=True``.
+        prefetch: How many batches ``tf.data`` holds ready in addition to the loader. States of the loader count these
+            as handed out; with 0, states count the batches that you received.
 
     Raises:
-        ArgumentError: `prefetch` is negative, or the batches looked at cannot be elements of one dataset.
+        ArgumentError: `prefetch` is negative, or the batches of the signature cannot be elements of one dataset.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader({"x": np.zeros((5, 3), np.float32), "y": np.arange(5)}, 2) as loader:
@@ -112,7 +113,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
             f"batches must be a Loader or what is iterated over for batches, not a {type(batches).__name__}; make a "
             f"loader of data: Loader(data, batch_size)"
         )
-    begun: list[Iterator[Any]] = []  # that of the first iteration, where it had to begin to look at a batch
+    begun: list[Iterator[Any]] = []  # the first iterator, if a look at a batch had to begin it
     if signature is None:
         signature = _signature(_looked_at(batches, begun), _all_whole(batches))
 
@@ -124,12 +125,12 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     if n_batches is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(n_batches))
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # which has two more ahead, of which nobody would know
+    options.experimental_optimization.inject_prefetch = False  # it would hold two more batches, uncounted
     return (dataset.prefetch(prefetch) if prefetch else dataset).with_options(options)
 
 
 def _structure(batch: Any) -> Any:
-    """Return a batch as a structure of ``tf.data``; a list within it has an entry for each sample, and is stacked."""
+    """Return a batch as a structure of ``tf.data``. A list inside it has one entry per sample, and is stacked."""
     return tuple(map(_part, batch)) if isinstance(batch, list) else _part(batch)
 
 
@@ -142,12 +143,12 @@ def _part(part: Any) -> Any:
 
 
 def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
-    """Return one or two batches; if an iteration had to begin for it, `begun` gets its iterator, with the batch."""
+    """Return one or two batches. If that begins an iteration, append its iterator, with the batch, to `begun`."""
     if isinstance(batches, Loader):
         with contextlib.suppress(ArgumentTypeError):
             numbers = range(min(2, batches.batches_per_epoch))
             by_number = batches.batches(numbers)
-            return [next(by_number) for _ in numbers]  # not to its end, where it would report if it is watched
+            return [next(by_number) for _ in numbers]  # stop before the end, where a watched loader reports
     iterator = iter(batches)
     looked_at = list(itertools.islice(iterator, 1))
     begun.append(itertools.chain(looked_at, iterator))
@@ -155,7 +156,7 @@ def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
 
 
 def _signature(batches: list[Any], all_whole: bool) -> Any:
-    """Return the specs of what is common to some batches, nested as they are."""
+    """Return the specs that fit all of `batches`, nested like them."""
     if not batches:
         raise ArgumentError("there is no batch to look at; pass signature=")
     try:
@@ -168,7 +169,7 @@ def _signature(batches: list[Any], all_whole: bool) -> Any:
 
 
 def _spec(leaves: Any, all_whole: bool) -> Any:
-    """Return the ``TensorSpec`` of a part of the batches, of which there are one or two."""
+    """Return the ``TensorSpec`` of one part of one or two batches."""
     arrays = [np.asarray(leaf) for leaf in leaves]
     shapes = [array.shape for array in arrays]
     if len(set(map(len, shapes))) > 1:
@@ -190,7 +191,7 @@ def _hands_out_all(batches: Any) -> bool:
 
 
 def _n_batches(batches: Any) -> int | None:
-    """Return how many batches each iteration has, None where that is not known."""
+    """Return the number of batches in each iteration, or None if it is unknown."""
     with contextlib.suppress(ArgumentTypeError):
         if _hands_out_all(batches) and not batches.in_mid_epoch:
             return len(batches)

@@ -1,10 +1,10 @@
 """Hands batches over to PyTorch: tensors on the CPU without a copy, tensors on a device ahead of the step.
 
-Who owns what on the way to a GPU. The thread of an :class:`~.handover.AheadIterator` copies a batch into pinned memory
-of torch's caching host allocator, starts its transfer on a stream of its own and records an event behind it; none of
-these waits for the GPU, and torch lends pinned memory again only after the transfer out of it. The consumer's thread
-lets its current stream wait for the event and tells torch's allocator that it uses the tensors, so that their memory is
-not given to a later transfer before the steps that read them are done.
+Ownership on the way to a GPU. The thread of an :class:`~.handover.AheadIterator` copies a batch into pinned memory of
+torch's caching host allocator, starts the transfer on its own stream and records an event after it. None of these steps
+waits for the GPU. Torch reuses pinned memory only after the transfer from it. The consumer's thread makes its current
+stream wait for the event. It also records the use of the tensors with torch's allocator, which then reuses their memory
+only after the steps that read them are done.
 """
 
 from __future__ import annotations
@@ -34,30 +34,31 @@ __all__ = ["as_dataset", "from_dataloader", "to_torch"]
 
 
 def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtype: Any = None) -> Any:
-    """Return what iterates as `batches` does, with tensors in the place of arrays.
+    """Return `batches` with tensors in place of arrays.
 
-    On the CPU a tensor is the array's own memory, which no later batch is written to as long as the tensor, or a view
-    of it, lives. On a device, batches are copied ahead: while one is used, the next are on their way or there. A thread
-    does either, so that two or three batches are alive beside those in the buffer; on the CPU only where a pool is
-    ahead of a loop whose steps take 1 ms or more, else it is done in ``next``.
+    On the CPU a tensor is the array's own memory. No later batch is written to that memory as long as the tensor, or a
+    view of it, lives. On a device, batches are copied ahead: while one is in use, the next are in transfer or have
+    arrived. A thread does this work, so two or three batches are alive in addition to those in the buffer. On the CPU,
+    a thread works only if a pool is ahead of a loop whose steps take 1 ms or more; otherwise ``next`` makes the
+    tensors.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
-        device: Where the tensors are to be; None for the CPU. ``"cuda"`` is the device that is current when an epoch
+        device: The device of the tensors; None for the CPU. ``"cuda"`` is the device that is current when an epoch
             begins.
         channels_first: The images, ``(n, h, w, c)``, that become ``(n, c, h, w)``: a list of names or places in the
             batch, such as ``["image"]`` or ``[0]``. True: the array of four axes; several in a batch are an error. The
-            results are views, which torch calls the memory format ``channels_last`` and computes convolutions on
-            without a copy.
-        dtype: What floating-point arrays become; others, such as labels or images of bytes, keep their dtype, as in
-            ``Module.to``. Turn bytes to numbers on the device, ``x.float() / 255``: a quarter of the transfer.
+            results are views. Torch calls this memory format ``channels_last`` and computes convolutions on it without
+            a copy.
+        dtype: The dtype of floating-point tensors. Others, such as labels or images of bytes, keep their dtype, as in
+            ``Module.to``. Turn bytes into numbers on the device, ``x.float() / 255``: a quarter of the transfer.
 
     Raises:
         ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several.
         ArgumentTypeError: `batches` is none of these, or `channels_first` is neither a bool nor such a list.
 
-    Tuples, dicts and lists are kept, with tensors in them; strings, objects and dates stay as they are. Arrays that are
-    read-only or of foreign byte order, neither of which a tensor can be, are copied.
+    Tuples, dicts and lists are kept, with tensors in them. Strings, objects and dates stay unchanged. Arrays that are
+    read-only or of foreign byte order are copied, because tensors are neither.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader([np.zeros((5, 8, 6, 3), np.uint8), np.arange(5)], 4) as loader:
@@ -89,7 +90,7 @@ def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, 
 
     Args:
         loader: Each iteration over the data set is its next epoch.
-        device: This and the others are those of :func:`to_torch`.
+        device: As in :func:`to_torch`, like the other arguments.
 
     Raises:
         ArgumentError: when an epoch begins: ``torch.distributed`` has several processes, and ``shard=`` of the loader
@@ -101,9 +102,9 @@ def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, 
 
 
 class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc, unused-ignore]  # Any without torch
-    """The epochs of a loader, as the frameworks around PyTorch ask for them.
+    """The epochs of a loader for the frameworks around PyTorch.
 
-    They count batches, and ask for none behind the last: an epoch that was saved behind its last batch is over.
+    These count batches and never ask for one after the last: an epoch that was saved after its last batch is over.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -121,31 +122,31 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     @property
     def batch_sampler(self) -> Any:
-        """What Lightning tells the number of each epoch that it begins, by ``batch_sampler.sampler.set_epoch``.
+        """The object that gets the number of each epoch from Lightning, by ``batch_sampler.sampler.set_epoch``.
 
-        Of a checkpoint from the end of an epoch Lightning loads no state of a loader, so the number is all there is.
+        From a checkpoint of the end of an epoch, Lightning loads no loader state. The number is then all there is.
         """
         return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._not_before))
 
     def _not_before(self, epoch: int) -> None:
-        """Leave out the epochs before this one; one that was begun stays so, and a loader that is further, too."""
+        """Skip the epochs before `epoch`. An epoch that has begun continues; a loader that is further stays there."""
         if epoch > self._loader.upcoming_epoch:
             self._loader.set_epoch(epoch)
             latest = None if self._latest is None else self._latest()
-            if latest is not None:  # Lightning has asked for it before it tells the number
+            if latest is not None:  # Lightning makes the iterator before it sets the number
                 latest.begin()
 
     def __len__(self) -> int:
-        """Return how many batches an epoch has, however many of it are left."""
+        """Return the number of batches in an epoch, not how many are left."""
         return self._loader.batches_per_epoch
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch under way; of the next where there is none."""
+        """The number of the epoch under way; if there is none, of the next."""
         return self._loader.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be that of epoch `epoch`; one that was resumed in the middle of it stays so."""
+        """Begin epoch `epoch` with the next iteration. If a state in the middle of it was loaded, continue there."""
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
@@ -153,22 +154,22 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`.
+        """Continue from `state` in the next iteration: see :meth:`~batchup_ng.Loader.load_state_dict`.
 
         Raises:
-            StateError: as there; or the state is from within an epoch of other batches, which trainers would cut short.
+            StateError: as there; or the state is from within an epoch with other batches. Trainers would cut it short.
         """
         self._check_count(state)
         self._loader.load_state_dict(state)
 
     def _check_count(self, state: Any) -> None:
-        """Refuse a state after which the batches of its epoch are other than those that a trainer goes on to count."""
+        """Refuse a state from within an epoch whose batches differ from those that a trainer counts."""
         saved = state.get("batches") if isinstance(state, Mapping) else None
         if not isinstance(saved, Mapping) or not saved.get("samples"):
             return
         try:
             own = self._loader.state_dict()["batches"] or {}
-        except StateError:  # of a stream, or of an order that is drawn: what it loads is looked at by the loader
+        except StateError:  # a stream or a drawn order: the loader itself checks the state that it loads
             return
         for name, words in _CUT.items():
             if name in own and name in saved and own[name] != saved[name]:
@@ -186,14 +187,14 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
 
 class DatasetIterator(IteratorView):
-    """One epoch of a loader; its states are those of the loader, for the ``StatefulDataLoader`` of torchdata."""
+    """One epoch of a loader. Its states are the loader's states, for the ``StatefulDataLoader`` of torchdata."""
 
     def __init__(self, loader: Loader) -> None:
         super().__init__(iter(loader))
         self._loader = loader
 
     def begin(self) -> None:
-        """Begin what is the loader's next epoch by now."""
+        """Begin the epoch that is now the loader's next."""
         self._iterator = iter(self._loader)
 
     def state_dict(self) -> dict[str, Any]:
@@ -201,13 +202,13 @@ class DatasetIterator(IteratorView):
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from where `state` was taken: see :meth:`~batchup_ng.Loader.load_state_dict`."""
+        """Continue from `state`: see :meth:`~batchup_ng.Loader.load_state_dict`."""
         self._loader.load_state_dict(state)
         self.begin()
 
 
 _CUT = {"batch_size": "batch_size", "drop_last": "drop_last", "world": "the number of processes"}
-"""What sets how many batches an epoch has, as states name it and in words."""
+"""Options that set the number of batches in an epoch: the key in a state, and the words for a message."""
 
 _NOT_IN_WORKERS = (
     "this data set hands out batches that the workers of its Loader make, so that no other process can; pass "
@@ -230,18 +231,18 @@ def _map(fn: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _tensor(value: Any) -> Any:
-    """Return an array of numbers as a tensor, on its memory where torch can use that; others as they are."""
+    """Return an array of numbers as a tensor, on its own memory if torch can use it; return others unchanged."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
             return value
-        if not value.flags.carray or not value.dtype.isnative:  # as pools hand out none: contiguous, aligned, writable
+        if not value.flags.carray or not value.dtype.isnative:  # arrays from pools are contiguous, aligned, writable
             value = _shareable(value)
         value = torch.from_numpy(value)
     return value
 
 
 def _checked(channels_first: Any) -> bool:
-    """Return whether there is anything to turn."""
+    """Return whether `channels_first` asks for any image."""
     if isinstance(channels_first, bool):
         return channels_first
     if isinstance(channels_first, (list, tuple)) and all(type(each) in (int, str) for each in channels_first):
@@ -253,7 +254,7 @@ def _checked(channels_first: Any) -> bool:
 
 
 def _with_channels_first(batch: Any, which: Any) -> Any:
-    """Return a batch as tensors, the images in it as ``(n, c, h, w)``."""
+    """Return a batch as tensors, with its images as ``(n, c, h, w)``."""
     turned: list[tuple[int, ...]] = []
 
     def turn(leaf: Any) -> Any:
@@ -288,14 +289,14 @@ def _has_places(batch: Any) -> bool:
 
 
 def _like(value: Any, parts: list[Any]) -> Any:
-    """Return the parts in a container such as `value` is."""
+    """Return the parts in a container of the type of `value`."""
     if isinstance(value, list):
         return parts
     return value._make(parts) if hasattr(value, "_make") else tuple(parts)
 
 
 def _shareable(array: np.ndarray) -> np.ndarray:
-    """Return an array, or a copy that a tensor can be."""
+    """Return an array, or a copy if no tensor can use its memory."""
     odd = any(stride < 0 or stride % array.itemsize for stride in array.strides)
     if odd or not array.flags.behaved or not array.dtype.isnative:  # behaved: aligned and writable
         return array.astype(array.dtype.newbyteorder("="), order="C")
@@ -303,7 +304,7 @@ def _shareable(array: np.ndarray) -> np.ndarray:
 
 
 def _moved(value: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
-    """Return a tensor on `device`; what is no tensor as it is."""
+    """Return a tensor on `device`; return anything else unchanged."""
     return value.to(device, _dtype(value, dtype)) if isinstance(value, torch.Tensor) else value
 
 
@@ -316,19 +317,19 @@ def _dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
 
 def _cuda_iterator(iterator: Any, tensors: Callable[[Any], Any], device: torch.device, dtype: Any) -> AheadIterator:
     """Return an iterator of batches that are copied to a GPU ahead of the consumer."""
-    if device.index is None:  # told now: each thread has a current device of its own
+    if device.index is None:  # fixed now: each thread has its own current device
         device = torch.device("cuda", torch.cuda.current_device())
     transfer = CudaTransfer(tensors, device, dtype)
     return AheadIterator(iterator, transfer.send, receive=transfer.receive)
 
 
 class CudaTransfer:
-    """Copies batches to a GPU on a stream of its own: one thread sends, another receives, in the same order.
+    """Copies batches to a GPU on its own stream: one thread sends, another receives, in the same order.
 
     Args:
-        tensors: Makes tensors on the CPU of the arrays of a batch.
+        tensors: Turns the arrays of a batch into tensors on the CPU.
         device: The GPU, with its number.
-        dtype: What floating-point tensors become.
+        dtype: The dtype of floating-point tensors.
     """
 
     def __init__(self, tensors: Callable[[Any], Any], device: torch.device, dtype: torch.dtype | None) -> None:
@@ -339,12 +340,12 @@ class CudaTransfer:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
 
     def send(self, batch: Any) -> tuple[Any, torch.cuda.Event]:
-        """Start to copy the tensors of a batch; return those on the device, with the event that tells when they are."""
+        """Start the copy of a batch. Return the tensors on the device, and the event of their arrival."""
         with torch.cuda.stream(self._stream):
             return _map(self._sent, self._tensors(batch)), self._stream.record_event()
 
     def receive(self, sent: tuple[Any, torch.cuda.Event]) -> Any:
-        """Return the tensors, which what this thread does next on the device will wait for."""
+        """Return the tensors. Later work of this thread on the device waits for them."""
         batch, event = sent
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(event)
@@ -359,13 +360,13 @@ class CudaTransfer:
 
 
 class PinnedMemory:
-    """Copies tensors to pinned memory, as long as any is to be had."""
+    """Copies tensors to pinned memory, as long as torch can pin any."""
 
     def __init__(self) -> None:
         self._there_is = True
 
     def copy(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return a copy of a tensor; the tensor itself where no memory can be pinned, or it is on a device."""
+        """Return a pinned copy of a tensor. If none can be pinned or it is on a device, return the tensor itself."""
         if not self._there_is or tensor.device.type != "cpu":
             return tensor
         try:

@@ -20,16 +20,16 @@ from ..work_pool.processes.serialization import dumps, load_result
 from .torch_fetch import Fetch
 
 TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0
-"""How many batches are made to choose a pool, at most; after how long no other is begun, the first not counted, nor
-after a first that took so long."""
+"""Limits of the trial: the most batches; seconds after which no further batch begins, without the first batch; seconds
+of the first batch after which no other begins."""
 
 SHORT = 1e-3
-"""Seconds below which a batch of a data set's own code is made on the consumer's thread: to send it from a process
-takes some 0.4 ms of CPU time in all, so that processes gain little, and lose where CPUs are busy."""
+"""Seconds. If a batch of a data set's own code takes less, the consumer's thread makes it: to send it from a process
+takes some 0.4 ms of CPU time in all. Processes gain little then, and lose if the CPUs are busy."""
 
 
 class Chosen(NamedTuple):
-    """The pool that suits, how many workers it has, whether the generators are seeded for each batch; first batches."""
+    """The pool, its number of workers, whether generators are seeded for each batch, and the first batches."""
 
     choice: Choice
     workers: int | None
@@ -38,9 +38,9 @@ class Chosen(NamedTuple):
 
 
 def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKey, n_batches: float) -> Chosen:
-    """Return what suits an epoch of `n_batches`: makes batches of some lists of indices with a copy of what makes them.
+    """Choose a pool for an epoch of `n_batches`: make batches of some lists of indices with a copy of `fetch`.
 
-    If processes suit, the batches are handed out, so that the loop has some while these start.
+    If processes suit, return these batches too: the loop uses them while the processes start.
     """
     if fetch.init is not None:
         return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, True, [])
@@ -54,7 +54,7 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
     trial = _trial(fetch, lists, key)
     if not trial.seconds:
         return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, trial.drew, [])
-    # The first imports, opens files, fills caches; the quickest of the others was held up least.
+    # The first batch imports, opens files and fills caches. Of the others, the fastest was delayed least.
     each = min(trial.seconds[1:] or trial.seconds)
     why = f"a batch takes {1e3 * each:.3g} ms"
     if each < (SHORT if fetch.columns is None else TINY):
@@ -65,14 +65,14 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
         why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
         return Chosen(Choice("serial", why), None, trial.drew, [])
     ready: list[Any] = []
-    with unless_of_signal_handler():  # what cannot be pickled is an error when its turn comes
-        ready = [load_result(dumps(batch)) for batch in trial.batches]  # on memory of their own, as from a process
+    with unless_of_signal_handler():  # a batch that cannot be pickled raises when it is due
+        ready = [load_result(dumps(batch)) for batch in trial.batches]  # in their own memory, as from a process
     return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, True, ready)
 
 
 class Trial(NamedTuple):
-    """The first batches of an epoch, the seconds that each took but for those in which other programs had the CPU,
-    whether making them drew from a global generator.
+    """The first batches of an epoch; the seconds of each, without the time that other programs had the CPU; and whether
+    a batch drew from a global generator.
     """
 
     batches: list[Any]
@@ -81,7 +81,7 @@ class Trial(NamedTuple):
 
 
 def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
-    """Return as many of the first batches as it takes to know, up to one that fails."""
+    """Make as many of the first batches as the choice needs. Stop at a batch that fails."""
     batches: list[Any] = []
     seconds: list[float] = []
     drew = False
@@ -89,7 +89,7 @@ def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
     def make(indices: Any) -> None:
         batches.append(fetch(indices, FRESH))
 
-    with unless_of_signal_handler():  # it is raised when its turn comes
+    with unless_of_signal_handler():  # the error is raised when its batch is due
         for number, indices in enumerate(lists):
             with globals_kept(key._replace(batch=number)):
                 before = _states()

@@ -1,9 +1,9 @@
-"""Runs a ``DataLoader`` of PyTorch's on our pools: its data set, its samplers, its collate function, as they are.
+"""Runs a ``DataLoader`` of PyTorch on our pools, with its data set, samplers and collate function unchanged.
 
-Who owns what. The consumer's thread alone touches the samplers and draws lists of indices from them, as far ahead as
-the buffer goes. Workers have a :class:`Fetch`, which the pool sends each of them once; a task carries a list of indices
-and the key of its batch. Of an epoch the :class:`Batches` own what is under way; the pool belongs to the
-:class:`PooledDataLoader`, unless the user gave it.
+Ownership. Only the consumer's thread touches the samplers. It draws lists of indices from them, as far ahead as the
+buffer goes. The pool sends each worker a :class:`Fetch` once; a task carries a list of indices and the key of its
+batch. The :class:`Batches` own the tasks of their epoch. The :class:`PooledDataLoader` owns the pool, unless the user
+gave it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ELSEWHERE = {
         "give it to the DataLoader",
     ),
 }  # fmt: skip
-"""What to do instead of options that belong to the ``DataLoader``, or have another name here."""
+"""Remedies for options that belong to the ``DataLoader``, or have another name here."""
 
 
 @validation.known_names(ELSEWHERE)
@@ -74,34 +74,37 @@ def from_dataloader(
     timeout: float | None = None,
     shard: Any = validation.NOT_GIVEN,
 ) -> PooledDataLoader:
-    """Return what iterates as `torch_loader` does, with the same batches in the same order, made ahead by a pool.
+    """Return a loader of the batches of `torch_loader`, in the same order, which a pool makes ahead.
 
-    Data set, samplers with their generators, collate function, ``drop_last``, ``worker_init_fn`` and ``pin_memory`` are
-    those of the ``DataLoader``, which itself is not iterated over. Batches are what its collate function returns,
-    tensors as a rule. Each iteration draws a new order from the sampler, as PyTorch does.
+    The pool uses the data set, the samplers with their generators, the collate function, ``drop_last``,
+    ``worker_init_fn`` and ``pin_memory`` of the ``DataLoader``, but never iterates over the ``DataLoader`` itself.
+    Batches are the results of its collate function, usually tensors. Each iteration draws a new order from the sampler,
+    as PyTorch does.
 
-    Random numbers: the global generators of ``random``, NumPy and PyTorch are seeded for each batch, by the number that
-    PyTorch draws for the epoch and that of the batch, so that what a data set draws from them does not depend on the
-    workers. Several threads share these generators, which are not seeded there.
+    Random numbers: for each batch, the global generators of ``random``, NumPy and PyTorch are seeded with the number
+    that PyTorch draws for the epoch and the number of the batch. So the draws of a data set do not depend on the
+    workers. Several threads of one process share these generators, and do not seed them.
 
     Args:
-        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``, or a map-style one that Accelerate has
-            prepared. Of the latter, batches stay where the data set makes them, without a transfer to a device.
+        torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``, or a map-style loader prepared by
+            Accelerate. Batches of the latter stay where the data set makes them, without a transfer to a device.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes a few
-            batches of a copy of the data set in the first iteration, and chooses; ``repr`` tells what and why. It does
-            not run code of yours in several threads at once, for which data sets of PyTorch's need not be made.
-        workers: How many; None for ``num_workers`` of the ``DataLoader``, or every CPU if that is 0.
-        buffer: The most batches that are under way or done, ahead of the consumer; fewer where they are large (beyond a
+            batches with a copy of the data set in the first iteration, then chooses; ``repr`` shows the choice and the
+            reason. It never runs your code in several threads at once, because PyTorch data sets may not be
+            thread-safe.
+        workers: Number of workers. Default: ``num_workers`` of the ``DataLoader``, or every CPU if that is 0.
+        buffer: The most batches that are under way or done, ahead of the consumer; fewer if they are large (beyond a
             quarter of the free memory, or 1 GB).
-        timeout: Seconds that a batch may take in a worker; None for ``timeout`` of the ``DataLoader``.
+        timeout: Seconds that a batch may take in a worker. Default: ``timeout`` of the ``DataLoader``.
         shard: None: each of several processes takes all batches of the sampler, with a warning if the sampler does not
-            share them out. No other value; a sampler gives each process its part, as ``DistributedSampler`` does.
+            share them out. There is no other value: to give each process its part, use a sampler such as
+            ``DistributedSampler``.
 
     Raises:
-        ArgumentError: an option has a value that it cannot have. When an epoch begins: ``torch.distributed`` has
-            several processes, and the sampler gives all of them the same batches.
-        ArgumentTypeError: `torch_loader` is no ``DataLoader``, streams (``IterableDataset``), or iterates in a way of
-            its own; an option is of a wrong kind or does not exist.
+        ArgumentError: an option has an invalid value. When an epoch begins: ``torch.distributed`` has several
+            processes, and the sampler gives all of them the same batches.
+        ArgumentTypeError: `torch_loader` is no ``DataLoader``, streams (``IterableDataset``), or has its own way to
+            iterate; an option is of a wrong kind or does not exist.
 
     >>> import torch.utils.data as data
     >>> numbers = data.DataLoader(data.TensorDataset(torch.arange(5)), batch_size=2)
@@ -133,7 +136,7 @@ def from_dataloader(
 
 
 def _checked(torch_loader: Any) -> tuple[Any, DataLoader[Any]]:
-    """Return the loader of Accelerate, if any, and its ``DataLoader``; refuse a loader that no pool can run."""
+    """Return the loader of Accelerate, if any, and its ``DataLoader``. Refuse a loader that no pool can run."""
     if not isinstance(torch_loader, DataLoader):
         raise ArgumentTypeError(
             f"torch_loader must be a torch.utils.data.DataLoader, not a {type(torch_loader).__name__}; to batch a data "
@@ -157,10 +160,10 @@ def _checked(torch_loader: Any) -> tuple[Any, DataLoader[Any]]:
 
 
 class PooledDataLoader:
-    """A ``DataLoader`` whose batches a pool makes: see :func:`from_dataloader`, which makes it.
+    """A ``DataLoader`` whose batches a pool makes: the result of :func:`from_dataloader`.
 
-    It may be iterated over again and again, also by several iterators at a time. What it does not define itself, as
-    ``dataset``, ``batch_size`` or ``sampler``, is that of the ``DataLoader``.
+    It may be iterated over again and again, also by several iterators at a time. Other attributes, such as ``dataset``,
+    ``batch_size`` or ``sampler``, come from the ``DataLoader``.
     """
 
     def __init__(
@@ -173,22 +176,22 @@ class PooledDataLoader:
     ) -> None:
         self._torch_loader = torch_loader
         self._pool = pool if isinstance(pool, AbstractWorkerPool) else None
-        self._kind = pool if isinstance(pool, str) else ""  # "" where the pool is the user's
+        self._kind = pool if isinstance(pool, str) else ""  # "" if the user gave the pool
         self._workers = workers
         self._buffer = buffer
         self._timeout = timeout
-        self._prepared: Any = None  # the loader of Accelerate with this DataLoader in it
+        self._prepared: Any = None  # Accelerate's loader around this DataLoader
         self._shard: Any = validation.NOT_GIVEN
         self._ranks = RankCheck()
         self._why = ""
         self._seeded = True
         self._key: BatchKey | None = None
         self._bound: ByteBound | None = None
-        self._shared: Any = None  # stands for the Fetch in the arguments of a task
-        self._sent: Sent | None = None  # what was sent of it to processes
+        self._shared: Any = None  # represents the Fetch in the arguments of a task
+        self._sent: Sent | None = None  # the Fetch as it was sent to processes
 
     def __iter__(self) -> Any:
-        """Begin an epoch and return the iterator of its batches, which has ``len`` and ``close`` as well."""
+        """Begin an epoch. Return the iterator of its batches, which also has ``len`` and ``close``."""
         loader = self._torch_loader
         self._ranks.of_sampler(loader, self._prepared, self._shard)
         if self._prepared is not None:
@@ -219,7 +222,7 @@ class PooledDataLoader:
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
 
     def _begin_prepared(self) -> None:
-        """Begin an epoch as Accelerate's loader does: the generator of the sampler is that of process 0, everywhere."""
+        """Begin an epoch as Accelerate's loader does: all processes use the sampler's generator of process 0."""
         prepared = self._prepared
         if prepared.rng_types is not None:
             sys.modules["accelerate.data_loader"].synchronize_rng_states(
@@ -229,14 +232,14 @@ class PooledDataLoader:
         prepared.iteration += 1
 
     def _next_key(self) -> BatchKey:
-        """Return the key of the epoch: the seed that PyTorch draws for its workers, and which epoch of theirs it is."""
-        if self._key is not None and self._torch_loader.persistent_workers:  # these have one seed for all epochs
+        """Return the key of the epoch: the seed that PyTorch draws for its workers, and the number of their epoch."""
+        if self._key is not None and self._torch_loader.persistent_workers:  # they keep one seed for all epochs
             return self._key._replace(epoch=self._key.epoch + 1)
         seed = torch.empty((), dtype=torch.int64).random_(generator=self._torch_loader.generator)
         return BatchKey(int(seed.item()))
 
     def _open_pool(self, fetch: Fetch, drawn: Iterator[Any], key: BatchKey) -> tuple[Iterator[Any], list[Any]]:
-        """Make the pool, chosen by a trial if need be; return the lists that follow, and the batches made before."""
+        """Make the pool, after a trial for ``"auto"``. Return the lists that follow, and the batches already made."""
         if self._kind != "auto":
             self._pool = POOLS[self._kind](self._workers)
             return drawn, []
@@ -250,7 +253,7 @@ class PooledDataLoader:
         return itertools.chain(first[len(ready) :], drawn), ready
 
     def _share(self, fetch: Fetch, pool: AbstractWorkerPool) -> None:
-        """Let the workers have the data set: again for a new epoch, if it has changed and PyTorch would send it."""
+        """Give the workers the data set. Repeat it in a new epoch, if it changed and PyTorch would send it again."""
         if self._shared is not None and self._torch_loader.persistent_workers:
             return
         sent = None
@@ -272,7 +275,7 @@ class PooledDataLoader:
         return len(self._torch_loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell the sampler which epoch is next, if it is one that wants to know, as ``DistributedSampler``."""
+        """Call ``set_epoch`` of the sampler, if it has that method, as ``DistributedSampler`` does."""
         loader = self._torch_loader
         if self._prepared is not None:
             self._prepared.set_epoch(epoch)
@@ -284,7 +287,7 @@ class PooledDataLoader:
                 return
 
     def close(self) -> None:
-        """End the workers unless the pool is yours, hence the epochs under way; may be called again."""
+        """End the workers, and thus the epochs under way, unless the pool is yours. May be called again."""
         if self._kind and self._pool is not None:
             self._pool.close()
 
@@ -295,7 +298,7 @@ class PooledDataLoader:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for by copy and pickle before there is anything
+        if name.startswith("_"):  # copy and pickle ask before any attribute exists
             raise AttributeError(name)
         return getattr(self._torch_loader, name)
 
@@ -310,29 +313,29 @@ class PooledDataLoader:
 
 
 def _where(pool: AbstractWorkerPool, seeded: bool) -> tuple[str, bool]:
-    """Return where tasks of a pool run, and whether the global generators are seeded for each."""
+    """Return where a pool runs its tasks, and whether each task seeds the global generators."""
     if pool.own_thread:
         return "serial", seeded
     if isinstance(pool, WorkerProcessPool):
         return "processes", pool.threads == 1
-    return "threads", False  # which share the generators
+    return "threads", False  # threads share the generators
 
 
 # -- an epoch ----------------------------------------------------------------------------------------------------------
 
 
 class Drawn(NamedTuple):
-    """A batch of the epoch: its number, and what the sampler yielded for it."""
+    """A batch of the epoch: its number, and the index or indices from the sampler."""
 
     number: int
     indices: Any
 
 
 class Jobs(Iterator[Job]):
-    """The jobs of the batches of an epoch; each draws from the sampler when it is asked for.
+    """The jobs of the batches of an epoch. Each request for a job draws from the sampler.
 
     Attributes:
-        drawn: The number of batches drawn so far, those made before included.
+        drawn: The number of batches drawn so far, including those made before.
     """
 
     def __init__(self, make: Callable[[int, Any], Job], drawn: Iterable[Any], made_before: int) -> None:
@@ -347,7 +350,7 @@ class Jobs(Iterator[Job]):
 
 
 class BatchBuffer(PrefetchBuffer):
-    """The batches that are ahead of the consumer."""
+    """The batches ahead of the consumer."""
 
     def __init__(self, pool: AbstractWorkerPool, jobs: Jobs, bound: ByteBound) -> None:
         super().__init__(pool, jobs)
@@ -356,7 +359,7 @@ class BatchBuffer(PrefetchBuffer):
 
     @property
     def next_number(self) -> int:
-        """The number of the batch that comes next; of one behind the last if there is none."""
+        """The number of the next batch; if there is none, one more than the last."""
         entry = next(iter(self._entries), None)
         return self._drawn_from.drawn if entry is None else int(entry.job.about.number)
 
@@ -373,7 +376,7 @@ class BatchBuffer(PrefetchBuffer):
         except (PoolBroken, PoolClosed):
             raise
         except Exception as error:
-            if entry is None or not entry.future.raised(error):  # of the sampler, or the end; of a signal handler
+            if entry is None or not entry.future.raised(error):  # from the sampler or a signal handler, or the end
                 raise
             failure = error
         else:
@@ -382,11 +385,11 @@ class BatchBuffer(PrefetchBuffer):
         try:
             raise _told(failure, entry.job.about)
         finally:
-            del failure, entry  # whose traceback holds this frame
+            del failure, entry  # the traceback holds this frame
 
 
 def _told(error: Exception, about: Drawn) -> BatchError:
-    """Return the error for what was raised in making a batch, which names the index, or all where it is not known."""
+    """Return the error of a batch. It names the index that failed, or all indices if that one is unknown."""
     index = getattr(error, INDEX, None)
     told = {"row": index, "rows": about.indices, "batch": about.number}
     which = in_words(about.indices) if index is None else f"index {index!r:.80}"
@@ -394,7 +397,7 @@ def _told(error: Exception, about: Drawn) -> BatchError:
 
 
 class Batches(Stream):
-    """The batches of one epoch, the first of which may be `ready`.
+    """The batches of one epoch. The first ones may be `ready`.
 
     ``StopIteration`` means the end of the epoch, or ``close``. Any other exception counts for the batch that it names,
     or leaves the epoch as it was. If a batch is lost, ``next`` raises ``PoolClosed`` from then on.
@@ -405,7 +408,7 @@ class Batches(Stream):
     def __init__(self, buffer: BatchBuffer, loader: PooledDataLoader, ready: list[Any]) -> None:
         self._loader = loader
         self._ready = dict(enumerate(ready))
-        self._number = 0  # of the batch that is due
+        self._number = 0  # number of the batch that is due
         self._lost = ""  # the exception that lost a batch
         self._turn = threading.RLock()  # held by the consumer whose turn it is
         super().__init__(buffer)
@@ -437,7 +440,7 @@ class Batches(Stream):
         if isinstance(error, PoolClosed) or (isinstance(error, StopIteration) and (whole or self._buffer.closed)):
             return
         if whole and (told or number in self._ready or self._buffer.ahead()):
-            return  # else nothing follows: the sampler failed, which has ended with that
+            return  # else nothing follows: the sampler failed, and ended with that
         self._lost = reason(error)
         self.close()
         if isinstance(error, StopIteration):
@@ -448,7 +451,7 @@ class Batches(Stream):
         super().close()
 
     def __len__(self) -> int:
-        """Return how many batches the epoch has, as iterators of PyTorch's do."""
+        """Return the number of batches in the epoch, as PyTorch's iterators do."""
         return len(self._loader)
 
     def __repr__(self) -> str:
@@ -456,25 +459,25 @@ class Batches(Stream):
 
 
 def _pinned(batches: Batches, inline: bool) -> Any:
-    """Return an iterator of the batches in pinned memory, copied there by a thread of its own unless `inline`."""
+    """Return an iterator of the batches in pinned memory. A separate thread copies them, unless `inline`."""
     if not torch.cuda.is_available():
         warn_consumer("pin_memory=True has no effect here, for PyTorch finds no CUDA device", UserWarning)
         return batches
     device = torch.cuda.current_device()
 
     def pin(batch: Any) -> Any:
-        with torch.cuda.device(device):  # or a thread would take memory for device 0 as well
+        with torch.cuda.device(device):  # otherwise a thread would also allocate for device 0
             return pin_memory(batch)  # type: ignore[no-untyped-call]  # torch has no types for it
 
     return MappedIterator(batches, pin, "pinned") if inline else AheadIterator(batches, pin)
 
 
 class Sent(NamedTuple):
-    """What workers were sent, to see whether it has changed, but for what large arrays hold."""
+    """The data sent to workers, kept to detect changes. Changes of the contents of large arrays do not count."""
 
     pickled: bytes
-    arrays: list[Any]  # the bytes of small ones; of large ones, where they lie
-    packed: Packed  # holds these, so that no other comes to lie there
+    arrays: list[Any]  # the bytes of small arrays; the address and size of large ones
+    packed: Packed  # keeps large arrays alive: no other array can get their address
 
     @classmethod
     def of(cls, packed: Packed) -> Sent:

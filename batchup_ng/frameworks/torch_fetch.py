@@ -1,7 +1,7 @@
-"""How a worker makes a batch of a PyTorch ``DataLoader``: what :mod:`.torch_dataloader` sends to it.
+"""How a worker makes a batch of a PyTorch ``DataLoader``, for :mod:`.torch_dataloader`.
 
-Who owns what. A :class:`Fetch` holds the data set; threads share one, each worker process has a copy. Which of them
-have called ``worker_init_fn`` stands in it.
+Ownership. A :class:`Fetch` holds the data set; threads share one, each worker process has a copy. It also records the
+workers that have called ``worker_init_fn``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..tensors import bytes_of, is_dense, is_tensor
 from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
 
 MOST_NAMED = 8
-"""Indices of a batch that an error names."""
+"""The most indices of a batch that an error names."""
 
 INDEX = "__batchup_index__"
-"""The attribute of an exception that has the index for which it was raised."""
+"""The attribute of an exception for the index that raised it."""
 
 
 class Begun:
-    """Which workers have called the user's function: this thread, if it has a number; this process, likewise."""
+    """The workers that have called the user's function: threads and processes with a number here."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -43,12 +43,12 @@ class Begun:
 
 
 class Fetch:
-    """Makes batches of lists of indices, as workers of PyTorch's do.
+    """Makes batches of lists of indices, as PyTorch's workers do.
 
     Args:
-        dataset: Indexed by each index, or all at once where it has ``__getitems__``.
-        collate: Makes a batch of a list of samples; of one sample, where batches are not `batched` here.
-        batched: Whether what the sampler yields are lists of indices.
+        dataset: Takes each index, or all at once if it has ``__getitems__``.
+        collate: Makes a batch of a list of samples; of one sample, if not `batched`.
+        batched: Whether the sampler yields lists of indices.
         init: Called once in each worker with its number; None for nothing.
     """
 
@@ -64,12 +64,12 @@ class Fetch:
         return Fetch, self._made_of
 
     def named_parts(self) -> dict[str, Any]:
-        """Return what travels to workers, each by what the user calls it."""
+        """Return the parts that go to workers, by the user's names for them."""
         dataset, collate, _, init = self._made_of
         return {"the data set": dataset, "collate_fn": collate, "worker_init_fn": init}
 
     def begin(self, kind: str) -> None:
-        """Call the user's function for this worker, a process or a thread, if that was not done."""
+        """Call the user's function, if this worker (a process or a thread) has not done so."""
         if self.init is None or kind == "serial":
             return
         begun = self.begun
@@ -81,7 +81,7 @@ class Fetch:
                 worker.number = number
 
     def __call__(self, indices: Any, buffers: Buffers) -> Any:
-        """Return the batch of a list of indices; what is raised for one of them has that noted on it."""
+        """Return the batch of a list of indices. An exception carries the index that raised it."""
         batch = None if self.columns is None else self.columns.rows(indices, buffers)
         if batch is not None:
             return batch
@@ -93,16 +93,16 @@ class Fetch:
         samples = []
         try:
             for index in indices:
-                samples.append(self._dataset[index])  # not by a comprehension: `index` is told where this raises
+                samples.append(self._dataset[index])  # no comprehension: the handler below needs `index`
         except Exception as error:
-            with contextlib.suppress(Exception):  # one that takes no attributes
+            with contextlib.suppress(Exception):  # an exception may take no attributes
                 setattr(error, INDEX, index)
             raise
         return self._collate(samples)
 
 
 def in_words(indices: Any) -> str:
-    """Return what a sampler yielded for a batch, in words: a list of indices, or one."""
+    """Return the index or indices of a batch, as the sampler yielded them, in words."""
     if isinstance(indices, str) or not hasattr(indices, "__len__"):
         return f"index {indices!r:.80}"
     named = [f"{index!r:.80}" for index in itertools.islice(indices, MOST_NAMED)]
@@ -111,18 +111,18 @@ def in_words(indices: Any) -> str:
 
 
 def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str, seeded: bool, buffers: Buffers) -> Any:
-    """Return a batch, from a process in the form that :func:`received` takes: the task of every batch, in each pool.
+    """Return a batch: the task of every batch, in each pool. A process returns the form that :func:`received` takes.
 
     Args:
-        fetch: Makes it.
-        indices: What the sampler yielded for it.
+        fetch: Makes the batch.
+        indices: The index or indices from the sampler.
         key: Seed, number of the epoch, number of the batch.
         kind: Where this runs: ``"serial"``, ``"threads"`` or ``"processes"``.
-        seeded: Whether the global generators are seeded for it; on the consumer's own thread they are put back then.
-        buffers: Where the memory of large tensors comes from.
+        seeded: Whether the global generators are seeded first. On the consumer's thread they are restored afterwards.
+        buffers: Source of memory for large tensors.
     """
     fetch.begin(kind)
-    seeded = seeded and fetch.columns is None  # else none of the user's code runs
+    seeded = seeded and fetch.columns is None  # with columns, none of the user's code runs
     if seeded and kind == "serial":
         with globals_kept(BatchKey(*key)):
             return fetch(indices, buffers)
@@ -135,11 +135,11 @@ def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str,
 # -- tensors on their way from a process -------------------------------------------------------------------------------
 
 MARKS: dict[Any, str] = {list: "\0list ", tuple: "\0tuple ", dict: "\0dict "}
-"""With what the names of arrays begin that stand for a list, tuple or dict of tensors."""
+"""Prefixes of the names of arrays that represent a list, tuple or dict of tensors."""
 
 
 def as_arrays(batch: Any) -> Any:
-    """Return a list, tuple or dict of tensors as a dict of arrays, which is sent in a short form; else `batch`."""
+    """Return a list, tuple or dict of tensors as a dict of arrays, which has a short form; else `batch`."""
     mark = MARKS.get(type(batch))
     if mark is None or not batch:
         return batch
@@ -149,12 +149,12 @@ def as_arrays(batch: Any) -> Any:
         return batch
     try:
         return {mark + name: tensor.numpy() for name, tensor in named.items()}
-    except (RuntimeError, TypeError):  # a dtype that NumPy lacks, or a tensor that is conjugated lazily
+    except (RuntimeError, TypeError):  # a dtype that NumPy lacks, or a lazily conjugated tensor
         return batch
 
 
 def received(batch: Any) -> Any:
-    """Return the batch that :func:`as_arrays` was given."""
+    """Return `batch` as it was before :func:`as_arrays`."""
     first = next(iter(batch), None) if type(batch) is dict else None
     kind = next((kind for kind, mark in MARKS.items() if isinstance(first, str) and first.startswith(mark)), None)
     if kind is None:
@@ -167,13 +167,13 @@ def received(batch: Any) -> Any:
 
 
 class Columns(NamedTuple):
-    """A ``TensorDataset`` whose batches are rows of its tensors, behind so many ``Subset``, the outermost first."""
+    """A ``TensorDataset`` whose batches are rows of its tensors, and each ``Subset`` around it, the outermost first."""
 
     columns: list[Column]
     subsets: list[Sequence[int]]
 
     def rows(self, indices: Any, buffers: Buffers) -> list[torch.Tensor] | None:
-        """Return what PyTorch's default collate function makes of the samples; None if it is to find out itself."""
+        """Return the batch of PyTorch's default collate function; None if that function itself has to make it."""
         try:
             for subset in self.subsets:
                 indices = [subset[index] for index in indices]
@@ -189,7 +189,7 @@ class Columns(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A tensor as an array; of a dtype that NumPy lacks, which is `dtype` then, its bytes: ``(n, bytes of a row)``."""
+    """A tensor as an array. If NumPy lacks its dtype, `dtype` has it, and `rows` its bytes: ``(n, bytes of a row)``."""
 
     rows: np.ndarray
     dtype: torch.dtype | None
@@ -206,16 +206,16 @@ class Column(NamedTuple):
     def taken(self, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
         """Return the tensor of some rows, in memory from `buffers`.
 
-        By NumPy: PyTorch would share out the work to threads, which have to be woken for each batch.
+        NumPy does it: PyTorch would share the work out to threads, and wake these for each batch.
         """
         out = buffers.empty((len(rows), *self.rows.shape[1:]), self.rows.dtype)
-        self.rows.take(rows, 0, out, "clip")  # any other mode makes a copy on the way
+        self.rows.take(rows, 0, out, "clip")  # other modes make an extra copy
         tensor = torch.from_numpy(out)
         return tensor if self.dtype is None else tensor.view(self.dtype).view(len(rows), *self.shape)
 
 
 def _columns_of(dataset: Any, collate: Any) -> Columns | None:
-    """Return the tensors of a data set; None if its batches are not just rows of them."""
+    """Return the tensors of a data set, or None if its batches are not just rows of its tensors."""
     if collate is not default_collate or default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
         return None
     subsets = []

@@ -1,8 +1,8 @@
 """Checks that the processes of a torch group do not all train on the same data.
 
-PyTorch shards nothing by itself. Lightning and Accelerate replace the sampler of a ``DataLoader``, but leave any other
-iterable as it is. Accelerate reads an ``IterableDataset`` in a ``DataLoader`` in process 0 only, which sends the others
-their parts. The checks run when an epoch begins, because Lightning starts the group in ``fit``.
+PyTorch alone shards nothing. Lightning and Accelerate replace the sampler of a ``DataLoader``, but leave any other
+iterable unchanged. Accelerate reads an ``IterableDataset`` in a ``DataLoader`` in process 0 only. That process sends
+the others their parts. The checks run when an epoch begins, because Lightning starts the group in ``fit``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OF_TORCH = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler,
 """Samplers that give each process all samples."""
 
 SHARED_OUT = ("num_replicas", "num_processes", "world_size")
-"""Attributes of samplers that give each process its part: of PyTorch, of Accelerate, of others."""
+"""Attributes of samplers that give each process its part (PyTorch, Accelerate, others)."""
 
 
 class RankCheck:

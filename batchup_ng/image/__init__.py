@@ -1,1 +1,1 @@
-"""What BatchUp kept under ``batchup.image``, at the same import paths."""
+"""The contents of BatchUp's ``batchup.image``, at the same import paths."""

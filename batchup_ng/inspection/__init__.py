@@ -1,4 +1,4 @@
-"""What a path holds, in words: the pages of ``python -m batchup_ng inspect PATH``."""
+"""Descriptions of the contents of a path: the pages of ``python -m batchup_ng inspect PATH``."""
 
 from .pictures import pictures_page, source_at
 from .stored import stored_page

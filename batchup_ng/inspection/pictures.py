@@ -1,7 +1,7 @@
-"""The page about a folder or a table of pictures.
+"""The page about a folder or a table of images.
 
-A kind of path is a line of `KINDS`. The headers of a sample are read, spread evenly over all; with ``--decode`` all are
-decoded, as a training would.
+Each line of `KINDS` is a kind of path. The page reads the headers of some files, spread evenly over all files. With
+``--decode`` it decodes all files, as a training would.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from ..validation import not_negative
 from ..work_pool import WorkerThreadPool
 
 SHOWN_BROKEN = 20
-"""Broken files that are named."""
+"""The most broken files that the page names."""
 
 DECODED_SIZE = 8
-"""Pixels of the sides of pictures that are decoded: whole, as ``resize="bilinear"`` does, then made small."""
+"""Pixels per side of decoded images. ``resize="bilinear"`` decodes the whole image, then makes it small."""
 
 BATCH_SIZE = 16
 
 ALL = ErrorPolicy("skip", max_rate=1.0)
-"""What is done about files that cannot be decoded: each is listed, even where the first hundreds are broken."""
+"""The policy for files that cannot be decoded: list each, even if the first hundreds are broken."""
 
 
 def pictures_page(
@@ -50,11 +50,11 @@ def pictures_page(
     """Return the page about a path, and whether nothing is missing or broken, as far as files were read.
 
     Args:
-        path: The other arguments that are not listed are the options of the command.
-        progress: A function like ``tqdm.tqdm`` to draw a bar of what is decoded; None draws none.
+        path: A folder or file. Arguments that are not listed here are the options of the command.
+        progress: A function like ``tqdm.tqdm`` that draws a bar of the decoding; None draws none.
 
     Raises:
-        ArgumentError: it is not there, is of no kind that is known, or an option does not suit it.
+        ArgumentError: `path` does not exist, is of no known kind, or an option does not suit it.
         OSError: `write` cannot be written.
     """
     not_negative("--sample", sample)
@@ -70,10 +70,10 @@ def pictures_page(
 def source_at(
     path: str, size: int | None, image: str = "path", label: str | None = None, separator: str | None = None
 ) -> FilesDataSource:
-    """Return a source of what a path holds, its pictures of that size, the other arguments being the command's.
+    """Return a source of the images of a path, resized to `size`. The other arguments are options of the command.
 
     Raises:
-        ArgumentError: it is not there, or of no kind that is known.
+        ArgumentError: `path` does not exist, or is of no known kind.
     """
     if not os.path.exists(path):
         raise ArgumentError(f"{path!r} does not exist; pass a folder or a file that does")
@@ -105,11 +105,11 @@ KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] 
     (os.path.isdir, _folder),
     (lambda path: path.lower().endswith((".csv", ".tsv")), _csv),
 )
-"""Each kind of path, with what makes a source of one; the first that is true is taken."""
+"""Each kind of path: its test, and the function that makes a source. The first kind that fits is taken."""
 
 
 def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
-    """Return what the headers of so many files say, and how many are broken."""
+    """Return a text about the headers of `sample` files, and how many are broken."""
     files = source.data[0]
     rows = np.unique(np.linspace(0, len(files) - 1, min(sample, len(files)), dtype=np.int64))
     kinds: collections.Counter[str] = collections.Counter()
@@ -118,12 +118,12 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
         try:
             regular(path)
             with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as picture:
-                warnings.simplefilter("ignore")  # of many pixels, or of odd notes beside them
+                warnings.simplefilter("ignore")  # about many pixels, or about odd metadata
                 kinds[f"{picture.format} {picture.mode}"] += 1
                 sizes.append(picture.size)
-        except Exception as error:  # whatever Pillow makes of what the file holds
+        except Exception as error:  # Pillow may raise anything for a broken file
             empty = os.path.isfile(path) and os.path.getsize(path) == 0
-            why = "the file is empty" if empty else str(error).removesuffix(f" {path!r}")  # which Pillow names again
+            why = "the file is empty" if empty else str(error).removesuffix(f" {path!r}")  # Pillow repeats the path
             broken.append(f"  {path!r}: {why}")
     lines = [f"headers read: {len(rows):,} of {len(files):,} {ONLY_HEADERS}"]
     if sizes:
@@ -134,13 +134,13 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
 
 
 def _decoded(source: FilesDataSource, write: str | None, progress: Callable[..., Any] | None) -> tuple[str, int]:
-    """Return what decoding all files says, and how many are broken, which are written to a file if it is named."""
+    """Decode all files. Return a text about them, and how many are broken. Write these to `write`, if given."""
     with WorkerThreadPool() as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleWarning)
         batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error=ALL)
         shown = progress and progress(batches, total=len(batches), desc="decoding", leave=False, disable=None)
         with contextlib.suppress(TooManyErrors), contextlib.closing(shown or batches) as shown:
-            for _ in shown:  # what is asked is only which of them fail
+            for _ in shown:  # only the failures matter
                 pass
     errors = sorted((error for error in batches.errors if error.row is not None), key=lambda error: error.row)
     if write:
@@ -151,5 +151,5 @@ def _decoded(source: FilesDataSource, write: str | None, progress: Callable[...,
 
 
 def _listed(what: str, lines: list[str]) -> list[str]:
-    """Return a heading with how many there are, and the first of them."""
+    """Return a heading with the number of lines, and the first of them."""
     return [f"{what}: {len(lines):,}", *lines[:SHOWN_BROKEN]] if lines else []

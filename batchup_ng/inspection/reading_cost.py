@@ -1,4 +1,4 @@
-"""What a batch of a file costs in order, in blocks and at random: some are read, on one thread, and timed."""
+"""The time of a batch of a file in order, in blocks and at random: one thread reads some batches and times them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..data_source.array import ArrayDataSource
 from ..sampling.block_shuffle import BlockShuffleSampler
 
 SECONDS = 1.0
-"""Seconds after which no more of an order is read, once a whole number of its blocks or windows was."""
+"""Seconds after which reading in one order stops, at the end of a block or window."""
 
 PATIENCE = 4
-"""How many times as long it may take to read them whole."""
+"""The longest time to that end, as a multiple of :data:`SECONDS`."""
 
 SIMILAR = 1.5
-"""Times that an order may take of another and still count as equally cheap."""
+"""The greatest ratio of the times of two orders that count as equally cheap."""
 
 NEGLIGIBLE = 1e-3
-"""Seconds a batch that hardly any training notices."""
+"""Seconds per batch that hardly any training notices."""
 
 SEED = 0
 
@@ -34,10 +34,10 @@ class Costs(NamedTuple):
 
 
 def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: int) -> Costs:
-    """Read batches of a source in each order, and return what one takes in the mean.
+    """Read batches of a source in each order. Return the mean time of a batch in each.
 
-    Chunks that accessors keep are let go of before each order. The window that is read in blocks is no longer than what
-    is read in order meanwhile; how many blocks it has does not matter to the cost.
+    Accessors drop their chunks before each order. The window for blocks is no longer than the rows that are read in
+    order in the same time; its number of blocks does not change the cost.
 
     Raises:
         BatchError: a row cannot be read.
@@ -46,11 +46,11 @@ def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: 
     def cost(own: ArrayDataSource, shuffle: Any, rows: int) -> float:
         for column in source.data:
             column.close()
-            column[0]  # which opens the file
+            column[0]  # opens the file
         with contextlib.closing(own.batch_iterator(batch_size, shuffle=shuffle)) as batches:
             return seconds_a_batch(batches, -(-rows // batch_size))
 
-    next(source.batch_iterator(batch_size))  # or the first order would pay for what is done once in a program
+    next(source.batch_iterator(batch_size))  # otherwise the first order would pay the program's one-time costs
     in_order = cost(source, False, block)
     window = min(window, max(2, int(SECONDS * batch_size / max(in_order, 1e-9) / block)))
     sampler = BlockShuffleSampler(len(source.data[0]), block, window)
@@ -59,10 +59,10 @@ def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: 
 
 
 def seconds_a_batch(batches: Iterable[Any], every: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the mean time of a batch, of at least one, all if :data:`SECONDS` suffice.
+    """Return the mean time of a batch, over at least one batch, over all if :data:`SECONDS` suffice.
 
-    The first of every `every` batches may be much dearer than the others, as where a chunk is decoded for all of them,
-    so a whole number of these is read if that is done within `PATIENCE` times as long.
+    The first of every `every` batches may cost much more than the others, for example if it decodes a chunk for all of
+    them. So a multiple of `every` batches is read, if that takes at most `PATIENCE` times as long.
     """
     start, n = clock(), 0
     for n, _ in enumerate(batches, 1):
@@ -73,7 +73,7 @@ def seconds_a_batch(batches: Iterable[Any], every: int, clock: Callable[[], floa
 
 
 def advice(costs: Costs, better: str) -> str:
-    """Return which order to take, in a sentence; `better` is the ending of a format that is cheap at random.
+    """Return a sentence with the order to take. `better` is the suffix of a format that is cheap at random.
 
     >>> advice(Costs(in_order=0.002, in_blocks=0.0024, at_random=0.08), ".npy")
     'shuffle="blocks" costs 1.2 x reading in order, shuffle=True 40 x: pass shuffle="blocks"'

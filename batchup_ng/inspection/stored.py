@@ -1,4 +1,4 @@
-"""The page about a file that :func:`~batchup_ng.from_file` reads: its columns, and what shuffling it will cost."""
+"""The page about a file that :func:`~batchup_ng.from_file` reads: its columns, and the cost of shuffling it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .reading_cost import advice, measure_costs, times
 
 
 def stored_page(paths: str | list[str], batch_size: int = 64, columns: str | None = None) -> tuple[str, bool]:
-    """Return the page about a file, of which some seconds are spent on reading, and whether all that it read was good.
+    """Return the page about a file, and whether all rows that it read were good. It reads for some seconds.
 
     Args:
-        paths: What ``from_file`` takes.
-        batch_size: Rows of the batches that are timed.
+        paths: As for ``from_file``.
+        batch_size: Rows per batch to time.
         columns: Names of columns, with commas between them; None for all.
 
     Raises:
@@ -47,7 +47,7 @@ def stored_page(paths: str | list[str], batch_size: int = 64, columns: str | Non
 
 
 def _sizes(path: str, source: ArrayDataSource) -> list[int]:
-    """Return the bytes of each file that is read, of a folder all that it has; none of a folder at a URL."""
+    """Return the size of each file, in bytes. A folder counts with all its files; a folder at a URL with none."""
     if os.path.isdir(path):
         return [os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names]
     found = {file: size for column in source.data for file, size in column.file_sizes().items()}
@@ -55,7 +55,7 @@ def _sizes(path: str, source: ArrayDataSource) -> list[int]:
 
 
 def _column(column: Any) -> list[str]:
-    """Return what a column holds, what reads it, and how it lies in the file."""
+    """Return the contents of a column, its accessor, and its layout in the file."""
     nbytes = _row_bytes(column)
     if nbytes is not None:
         holds = f"{shortened(str(column.dtype), 100)} {tuple(column.shape[1:])}"
@@ -68,12 +68,12 @@ def _column(column: Any) -> list[str]:
 
 
 def _row_bytes(column: Any) -> int | None:
-    """Return the bytes of a row; None where rows differ in shape."""
+    """Return the bytes of a row; None if rows differ in shape."""
     return math.prod(column.shape[1:]) * column.dtype.itemsize if hasattr(column, "shape") else None
 
 
 def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]:
-    """Return what ``shuffle="blocks"`` does, what a batch costs in each order, and which one to take."""
+    """Return the effect of ``shuffle="blocks"``, the time of a batch in each order, and the order to take."""
     block, window = source.natural_blocks() or (1, 1)
     block = min(block, rows)
     window = min(window, -(-rows // block))
@@ -94,13 +94,13 @@ def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]
 
 
 def _whence(source: ArrayDataSource) -> str:
-    """Return from where batches came that were timed."""
+    """Return where the timed batches came from."""
     if any(is_remote(column.paths[0]) for column in source.data):
         return "over the network, one batch after the other"
     return "what the page cache lacked came from the disk: run this twice to see the file warm"
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Return rows of words as lines, the words of each column below one another."""
+    """Return rows of words as lines, with aligned columns."""
     widths = [max(map(len, words)) for words in zip(*rows, strict=True)]
     return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

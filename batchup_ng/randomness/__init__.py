@@ -1,5 +1,6 @@
-"""The only place that makes random numbers: each is a function of a seed, an epoch, a place in the stream. So a batch
-has the same draws in every pool and in whatever order.
+"""The only place that makes random numbers. Each is a function of a seed, an epoch, a place in the stream.
+
+So a batch has the same draws in every pool and in any order.
 """
 
 from .hashing import generator, pair_words, unit_floats, word, words_at

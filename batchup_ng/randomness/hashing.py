@@ -1,6 +1,6 @@
-"""Words of 64 bits, each of which is a function of a key.
+"""Words of 64 bits. Each word is a function of a key.
 
-Keys are mixed by BLAKE2b (RFC 7693); the vectorised words use the finaliser of SplitMix64 with Stafford's constants
+BLAKE2b (RFC 7693) mixes the keys. The vectorised words use the finaliser of SplitMix64 with Stafford's constants
 "Mix13", as counter-based generators do (Salmon et al., SC 2011).
 """
 
@@ -35,7 +35,7 @@ def word(*parts: int | str) -> int:
 
 
 def generator(*parts: int | str) -> np.random.Generator:
-    """Return a NumPy generator (Philox) that is keyed by `parts`."""
+    """Return a NumPy generator (Philox) keyed by `parts`."""
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest(*parts), "little")))
 
 
@@ -50,7 +50,7 @@ def mix64(x: np.ndarray) -> np.ndarray:
 
 
 def words_at(key: int, positions: np.ndarray) -> np.ndarray:
-    """Return one 64-bit word a position: ``(n,) uint64``, keyed by `key`."""
+    """Return one 64-bit word per position: ``(n,) uint64``, keyed by `key`."""
     x = positions.astype(np.uint64)
     x *= np.uint64(_GOLDEN)
     mix64(x)
@@ -59,7 +59,7 @@ def words_at(key: int, positions: np.ndarray) -> np.ndarray:
 
 
 def pair_words(key: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return one 64-bit word a pair of numbers: ``(n,) uint64``, keyed by `key`."""
+    """Return one 64-bit word per pair of numbers: ``(n,) uint64``, keyed by `key`."""
     return mix64(words_at(key, first) ^ words_at(key ^ MASK, second))
 
 

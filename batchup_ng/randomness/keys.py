@@ -1,4 +1,4 @@
-"""What names the order of an epoch, or a batch, at a node of the graph of sources."""
+"""Keys that name the order of an epoch, or a batch, at a node of the graph of sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sample_rng import SampleRng
 class OrderKey:
     """Names the order of one epoch at one node of the graph of sources.
 
-    If storage has a say in it, `blocks` has the block and window of each node that has an order, by its ``id``.
+    If the order depends on storage, `blocks` has the block and window of each node with an order, by the node's ``id``.
     """
 
     seed: int
@@ -26,7 +26,7 @@ class OrderKey:
     blocks: Mapping[int, tuple[int, int]] | None = None
 
     def child(self, number: int) -> OrderKey:
-        """Return the key of this node's child of that number."""
+        """Return the key of child `number` of this node."""
         return OrderKey(self.seed, self.epoch, (*self.path, number), self.blocks)
 
     def word(self, *parts: int | str) -> int:
@@ -40,11 +40,10 @@ class OrderKey:
 
 
 class BatchKey(NamedTuple):
-    """Names the randomness of one batch, whose first sample is at `start` in the stream, at one node of the graph of
-    sources.
+    """Names the randomness of one batch at one node of the graph of sources.
 
-    `path` are the child numbers from the root to the node; `offsets`, ``(n,) int64``, the samples of the batch that it
-    makes, where it does not make all.
+    The first sample of the batch is at `start` in the stream. `path` has the child numbers from the root to the node.
+    If the node makes only some samples of the batch, `offsets`, ``(n,) int64``, names them.
     """
 
     seed: int = 0
@@ -55,16 +54,16 @@ class BatchKey(NamedTuple):
     offsets: np.ndarray | None = None
 
     def child(self, number: int, offsets: np.ndarray | None = None) -> BatchKey:
-        """Return the key of this node's child; `offsets` picks the samples of this node that it makes."""
+        """Return the key of child `number` of this node. `offsets` picks the samples of this node for the child."""
         key = self if offsets is None else self.part(offsets)
         return BatchKey(self.seed, self.epoch, self.batch, self.start, (*self.path, number), key.offsets)
 
     def part(self, offsets: np.ndarray) -> BatchKey:
-        """Return the key of those samples of the batch that stand at `offsets`: ``(n,) int64``."""
+        """Return the key of the samples at `offsets` in the batch: ``(n,) int64``."""
         return self._replace(offsets=offsets if self.offsets is None else self.offsets[offsets])
 
     def of_groups(self, size: int) -> BatchKey:
-        """Return the key of a batch that has `size` samples for each of this one's, one group after the other."""
+        """Return the key of a batch with a group of `size` samples for each sample of this one, in order."""
         if size == 1:
             return self
         if self.offsets is None:
@@ -79,7 +78,7 @@ class BatchKey(NamedTuple):
         return np.arange(self.start, self.start + n, dtype=np.int64)
 
     def position(self, place: int) -> int:
-        """Return the position in the stream of the sample that stands at `place` in the batch."""
+        """Return the position in the stream of the sample at `place` in the batch."""
         return self.start + (place if self.offsets is None else int(self.offsets[place]))
 
     def first(self) -> int:
@@ -89,13 +88,14 @@ class BatchKey(NamedTuple):
     def generator(self) -> np.random.Generator:
         """Return the batch's generator, a function of (seed, epoch, batch, node).
 
-        A batch is its number with its first position: an epoch that went on with larger batches has numbers twice.
+        The first position is part of the key: an epoch resumed with larger batches has some batch numbers twice.
         """
         return generator("batch", self.seed, self.epoch, self.batch, self.first(), len(self.path), *self.path)
 
     def sample_rng(self, n: int, planned: int | None = None) -> SampleRng:
-        """Return the row-wise generator of the batch's `n` samples, of which so many were planned, where a map made
-        others of them.
+        """Return the row-wise generator of the batch's `n` samples.
+
+        If a map made these `n` samples from another number of samples, `planned` is that number.
         """
         key = word("sample", self.seed, self.epoch, len(self.path), *self.path)
         if planned is None or n <= planned:

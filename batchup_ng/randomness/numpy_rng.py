@@ -1,4 +1,4 @@
-"""What is done with generators that have a state: NumPy's, those of a user, the global ones."""
+"""Operations on generators with a state: NumPy's, a user's, the global ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GLOBAL = np.random.mtrand._rand
 
 
 def check_rng(shuffle: Any) -> Any:
-    """Return the generator that `shuffle` names, NumPy's global state for True; refuse what is none."""
+    """Return the generator that `shuffle` names: NumPy's global state for True. Refuse anything but a generator."""
     if shuffle is True or shuffle is np.random:
         return GLOBAL
     if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
@@ -39,7 +39,7 @@ def seed_draw(rng: Any) -> int:
 
 
 def seed_from_state(rng: Any) -> int:
-    """Return a seed that depends on the state of `rng`, from which nothing is drawn."""
+    """Return a seed that depends on the state of `rng`. Draw nothing from `rng`."""
     state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state()
     return word("state", repr(_plain(state)))
 
@@ -53,11 +53,11 @@ def _plain(state: Any) -> Any:
 
 
 class globals_kept:
-    """Puts the global generators back to where they were.
+    """A context that restores the global generators at its end.
 
-    With the `key` of a batch, seeds them by it before, so that code of users that draws from them draws the same for it
-    in every process. Threads share them: not for threads. It is no generator function, for those write to an exception
-    that passes, which some refuse (frozen dataclasses).
+    With the `key` of a batch, it first seeds them by the key: the user's code then draws the same numbers for the batch
+    in every process. Not for threads, which share these generators. It is no generator function, because these write to
+    exceptions that pass through, and some exceptions (frozen dataclasses) refuse that.
     """
 
     def __init__(self, key: BatchKey | None = None) -> None:
@@ -82,16 +82,16 @@ class globals_kept:
 
 
 def seed_globals(key: BatchKey) -> None:
-    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's of the CPU, by the key of a batch."""
+    """Seed the generators of ``random`` and ``numpy.random``, and PyTorch's CPU generator, by the key of a batch."""
     seed = digest("global", key.seed, key.epoch, key.batch, key.first())
-    # Those of random and NumPy are of one kind: from the same words they would draw the same numbers.
+    # random and NumPy have the same algorithm: from the same words they would draw the same numbers.
     random.seed(int.from_bytes(seed, "big"))
-    np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would come again within some 10^5 batches
+    np.random.seed(np.frombuffer(seed, "<u4"))  # one word of 32 bits would repeat within some 10^5 batches
     torch = torch_generator()
     if torch is not None:
         torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
 
 
 def torch_generator() -> Any:
-    """Return PyTorch's global generator of the CPU; None where PyTorch is not imported."""
+    """Return PyTorch's global CPU generator; None if PyTorch is not imported."""
     return getattr(sys.modules.get("torch"), "default_generator", None)

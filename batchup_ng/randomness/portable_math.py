@@ -1,7 +1,7 @@
-"""Functions of floats whose every bit is the same on each machine.
+"""Functions of floats with the same bits on every machine.
 
-NumPy's own ``log`` and ``cos`` take the vector instructions that a processor has, and give another last bit with
-others. Here are sums, products, quotients and roots only, which IEEE 754 rounds in one way.
+NumPy's own ``log`` and ``cos`` use the processor's vector instructions; with other instructions the last bit differs.
+This module uses only sums, products, quotients and roots. IEEE 754 rounds these in one way.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import math
 import numpy as np
 
 CHUNK = 8192
-"""Numbers that are computed at a time, so that the arrays that take part stay in a processor's cache."""
+"""How many numbers are computed at a time. Their arrays stay in a processor's cache."""
 
 _LN2 = 0.6931471805599453
 _SQRT_HALF = 0.7071067811865476
 _ARTANH = [1.0 / (2 * k + 1) for k in range(11)]
-"""Of artanh(s) / s in s², beyond which terms are below 2^-56 for the s that occur."""
+"""Coefficients of artanh(s) / s in s². Further terms are below 2^-56 for the s that occur."""
 
 _COS = [(-1) ** k / math.factorial(2 * k) for k in range(9)]
 _SIN = [(-1) ** k / math.factorial(2 * k + 1) for k in range(9)]
-"""Of cos(x) and sin(x) / x in x², beyond which terms are below 2^-58 up to π/4."""
+"""Coefficients of cos(x) and sin(x) / x in x². Further terms are below 2^-58 up to π/4."""
 
 
 def minus_log(x: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ def minus_log(x: np.ndarray) -> np.ndarray:
 def cos_of_turns(x: np.ndarray) -> np.ndarray:
     """Return cos(2πx) of numbers in [0, 1), ``(n,) float64``, to about 2^-53.
 
-    What is left beyond the nearest quarter of a turn is at most π/4; the quarter says which series that goes into.
+    The angle from the nearest quarter turn is at most π/4; the quarter selects the series for that angle.
     """
     quarters = np.rint(4.0 * x)
     angle = (4.0 * x - quarters) * (np.pi / 2)
@@ -51,8 +51,9 @@ def cos_of_turns(x: np.ndarray) -> np.ndarray:
 
 
 def normal_deviates(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return a normal deviate of each pair of numbers in [0, 1), arrays of one shape, by the Box-Muller transform
-    (1958).
+    """Return a normal deviate for each pair of numbers in [0, 1), by the Box-Muller transform (1958).
+
+    The two arrays have one shape.
     """
     drawn = np.empty(first.size)
     flat = first.reshape(-1), second.reshape(-1)
@@ -63,7 +64,7 @@ def normal_deviates(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _series(coefficients: list[float], x: np.ndarray) -> np.ndarray:
-    """Return the polynomial in `x` of which these are the coefficients, the constant first."""
+    """Return the polynomial in `x` with these coefficients, the constant first."""
     result = np.full(len(x), coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         result *= x

@@ -1,4 +1,4 @@
-"""The generator that gives one row of draws a sample."""
+"""The generator that gives one row of draws per sample."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .portable_math import normal_deviates
 
 
 class SampleRng:
-    """Draws one row of random numbers a sample, each row keyed by its sample's position in the stream.
+    """Draws one row of random numbers per sample. Each row is keyed by the sample's position in the stream.
 
     The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter. Every
-    method returns an array whose first axis is the samples'. Calls are told apart by their order, so a map must make
-    the same calls for each batch. Where a map before this one made more samples of a batch than the n planned, row i is
-    view ``i // n`` of the sample at place ``i % n``, and each view has draws of its own.
+    method returns an array whose first axis is the samples'. The order of calls distinguishes them, so a map must make
+    the same calls for each batch. If an earlier map made more samples of a batch than the n planned, row i is view
+    ``i // n`` of the sample at place ``i % n``, and each view has its own draws.
 
-    What bounds a draw (`low`, `high`, `loc`, `scale`, `p`) is a number, or an array that broadcasts to ``(n, *size)``:
-    of shape ``(n,)`` without `size`, ``(n, 1)`` with a `size` of one axis, for one bound a sample.
+    The bounds of a draw (`low`, `high`, `loc`, `scale`, `p`) are numbers, or arrays that broadcast to ``(n, *size)``.
+    For one bound per sample, the shape is ``(n,)`` without `size`, and ``(n, 1)`` with a `size` of one axis.
 
     Args:
         key: 64-bit key of the seed, epoch and node.
         positions: Positions of the samples in the stream: ``(n,) int64``, kept as ``.positions``.
-        views: Numbers of their views: ``(n,) int64``; all 0 without.
+        views: Numbers of their views: ``(n,) int64``. Default: all 0.
     """
 
     def __init__(self, key: int, positions: np.ndarray, views: np.ndarray | None = None) -> None:
@@ -46,7 +46,7 @@ class SampleRng:
         return len(self._rows)
 
     def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
-        """Return ``(n, *size, each) uint64`` words that were not drawn before, if `bounds` fit them."""
+        """Return ``(n, *size, each) uint64`` new words, if `bounds` fit them."""
         shape = _shape(size)
         for name, bound in bounds.items():
             _check_broadcast(name, bound, (len(self._rows), *shape))
@@ -63,7 +63,7 @@ class SampleRng:
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return floats in [low, high): ``(n, *size) float64``.
 
-        Where few floats lie between `low` and `high`, rounding may give `high` too.
+        If few floats lie between `low` and `high`, rounding may give `high` too.
 
         Raises:
             ArgumentError: a bound does not broadcast to ``(n, *size)``, or their difference is not finite.
@@ -77,7 +77,7 @@ class SampleRng:
         return np.asarray(low + span * unit_floats(words[..., 0]))
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: int | tuple[int, ...] = ()) -> np.ndarray:
-        """Return normal deviates: ``(n, *size) float64``, to the last bit the same on each machine.
+        """Return normal deviates: ``(n, *size) float64``, the same to the last bit on every machine.
 
         Raises:
             ArgumentError: `loc` or `scale` does not broadcast to ``(n, *size)``, or `scale` is negative.
@@ -91,9 +91,9 @@ class SampleRng:
     def integers(self, low: int, high: int | None = None, size: int | tuple[int, ...] = ()) -> np.ndarray:
         """Return integers in [low, high), or in [0, low) without `high`: ``(n, *size) int64``.
 
-        The range is one for all. A value's chance departs from equal by less than (high - low) / 2^64 of itself.
+        All samples have the same range. The relative error of a value's probability is below (high - low) / 2^64.
 
-        For a range a sample take ``low + numpy.floor(rng.random() * (high - low)).astype(int)``.
+        For one range per sample, use ``low + numpy.floor(rng.random() * (high - low)).astype(int)``.
 
         Raises:
             ArgumentError: the range is empty.
@@ -126,9 +126,9 @@ class SampleRng:
         """Return items of `a` (an array, or an int n for 0..n-1), with replacement: ``(n, *size)``.
 
         Args:
-            a: What to choose from, along its first axis.
+            a: The items to choose from, along the first axis.
             size: Shape of the choices of each sample.
-            p: Weights of the items, not negative, not all 0; equal without.
+            p: Weights of the items, not negative, not all 0. Default: equal weights.
 
         Raises:
             ArgumentError: there is nothing to choose from, or `p` cannot be the weights of so many items.
@@ -145,7 +145,7 @@ class SampleRng:
         return np.asarray(places if items is None else items[places])
 
     def generators(self) -> Iterator[np.random.Generator]:
-        """Return an iterator of one NumPy generator a sample, each keyed as its row is, others for each call."""
+        """Return an iterator of one NumPy generator per sample, keyed like its row. Each call gives new ones."""
         times, self._times = self._times, self._times + 1
         return (
             generator("row", self._key, position, *(("again", view, times) if view or times else ()))
@@ -163,7 +163,7 @@ def _shape(size: Any) -> tuple[int, ...]:
 
 
 def _numbers(name: str, bound: Any) -> np.ndarray:
-    """Return a bound of draws as an array; refuse one that is not made of numbers."""
+    """Return a bound of draws as an array. Refuse a bound that is not made of numbers."""
     try:
         array = np.asarray(bound)
     except ValueError:  # lists of different lengths
@@ -184,7 +184,7 @@ def _check_broadcast(name: str, bound: Any, shape: tuple[int, ...]) -> None:
 
 
 def check_weights(name: str, weights: np.ndarray) -> None:
-    """Raise :class:`ArgumentError` if one of `weights` cannot be one."""
+    """Raise :class:`ArgumentError` if one of `weights` is no valid weight."""
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))

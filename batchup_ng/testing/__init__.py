@@ -1,4 +1,4 @@
-"""Checks of your own code: that a source is reproducible, that a part keeps its contract.
+"""Checks of your own code: whether a source is reproducible, and whether a part keeps its contract.
 
 :func:`assert_reproducible` needs nothing beyond the library. The contracts of accessors, sources and samplers are test
 suites to inherit; they need pytest, so import them from their own modules: ``batchup_ng.testing.accessors``,

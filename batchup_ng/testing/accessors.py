@@ -5,7 +5,7 @@
             ...
             return accessor, [row_0, row_1, ...]
 
-Give at least four rows, no two of them equal, or a mistake in their order could hide. Rows may differ in shape.
+Give at least four rows, all different: otherwise an error in their order could hide. Rows may differ in shape.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def assert_same_rows(got: Any, expected: Iterable[np.ndarray]) -> None:
         one, other = np.asarray(mine), np.asarray(theirs)
         assert one.dtype == other.dtype, f"dtype of row {place} of what was asked for"
         if one.shape == other.shape and one.tobytes() == other.tobytes():
-            continue  # which takes a tenth of the time
+            continue  # ten times faster than the comparison below
         np.testing.assert_array_equal(mine, theirs, err_msg=f"row {place} of what was asked for", strict=True)
 
 
 class AccessorContract(ABC):
-    """What every accessor must do; a subclass says how one is made."""
+    """The tests that every accessor must pass. A subclass makes the accessor."""
 
     @abstractmethod
     def make(self, tmp_path: Path) -> Made:
-        """Return an accessor and the list of what each of its rows is: at least four arrays, all different."""
+        """Return an accessor and the list of its rows: at least four arrays, all different."""
 
     @pytest.fixture
     def made(self, tmp_path: Path) -> Made:
-        """An accessor with its rows, checked to be enough for this suite."""
+        """An accessor with its rows, at least four."""
         accessor, expected = self.make(tmp_path)
         assert len(expected) >= 4, "this suite needs at least four rows"
         return accessor, expected
@@ -129,5 +129,5 @@ class AccessorContract(ABC):
         first = accessor[rows]
         for row in first:
             if isinstance(row, np.ndarray) and row.flags.writeable:
-                row[...] = 0  # what was handed out is the caller's: the next reading must not show it
+                row[...] = 0  # the caller owns the result: the next reading must not show the change
         assert_same_rows(accessor[rows], expected)

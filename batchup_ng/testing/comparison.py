@@ -1,6 +1,6 @@
-"""The first difference of batches, in words, found by digests of what they hold and by how they lie in memory.
+"""The first difference of batches, in words, from digests of their contents and from their layout in memory.
 
-Digests are BLAKE2b (RFC 7693) of dtype, shape and bytes, so that 0.0 and -0.0 are told apart and NaN equals itself.
+Digests are BLAKE2b (RFC 7693) of dtype, shape and bytes: 0.0 and -0.0 differ, and NaN equals itself.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 
 class Difference(NamedTuple):
-    """Where batches differ first, and in what."""
+    """Place and kind of the first difference of batches."""
 
-    batch: int | None  # None where there are more batches, or fewer
-    row: int | None  # None where they differ in form
-    leaf: str  # the way to the array, as "[1]"; "" where they differ as a whole
+    batch: int | None  # None if the number of batches differs
+    row: int | None  # None if their form differs
+    leaf: str  # the path to the array, as "[1]"; "" if they differ as a whole
     words: str
 
 
 def first_difference(expected: Sequence[Any], got: Sequence[Any], cut: bool = False) -> Difference | None:
-    """Return where two lists of batches differ first; None if they are equal, byte for byte, and lie alike in memory.
+    """Return the first difference of two lists of batches; None if bytes and layout in memory are equal.
 
-    With `cut` the two may be cut otherwise: only samples are compared, as many as both have.
+    With `cut` the two may be cut differently: only samples are compared, as many as both have.
 
     >>> first_difference([(np.arange(3), np.zeros(3))], [(np.arange(3), np.array([0.0, 2.0, 3.0]))])
     Difference(batch=0, row=1, leaf='[1]', words='row 1 of array [1] is 0.0, and here 2.0')
@@ -50,9 +50,10 @@ def first_difference(expected: Sequence[Any], got: Sequence[Any], cut: bool = Fa
 
 
 def _parts(batches: Sequence[Any], cut: bool) -> Iterator[tuple[tuple[Any, ...], tuple[int, int], Any]]:
-    """Yield what is compared: a name that it has in any such list, its batch and row, its value. These are the samples
-    of each leaf, counted over all batches; unless `cut`, what is no array, and how all lies in memory, too, as rows
-    below 0.
+    """Yield the parts to compare: a name that is the same in each such list, batch and row, value.
+
+    Parts are the samples of each leaf, counted over all batches. Unless `cut`, parts are also the values that are no
+    arrays, and the layouts in memory; their rows are below 0.
     """
     counts: Counter[str] = Counter()
     for number, batch in enumerate(batches):
@@ -69,7 +70,7 @@ def _parts(batches: Sequence[Any], cut: bool) -> Iterator[tuple[tuple[Any, ...],
 
 
 def named_leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a batch, each with the way to it.
+    """Yield the leaves of a batch, each with the path to it.
 
     >>> [name for name, _ in named_leaves((1, {"mask": 2}, (3,)))]
     ['[0]', "[1]['mask']", '[2][0]']
@@ -82,7 +83,7 @@ def named_leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _values(one: Any, other: Any) -> str:
-    """Return the first value that differs of one thing and another."""
+    """Return the first pair of values that differ, in words."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape != ():
         at = next((i for i in np.ndindex(one.shape) if digest_of(one[i]) != digest_of(other[i])), (0,) * one.ndim)
         return f"{_values(one[at], other[at])} at {[*at]} of the sample"
@@ -91,7 +92,7 @@ def _values(one: Any, other: Any) -> str:
 
 
 def layout_of(value: Any) -> str:
-    """Return how a batch lies in memory: types of containers, dtypes, shapes, strides, flags.
+    """Return the layout of a batch in memory: types of containers, dtypes, shapes, strides, flags.
 
     >>> layout_of((np.zeros((2, 3)).T, [1]))
     'tuple(ndarray float64 (3, 2) strides (8, 24) F_CONTIGUOUS ALIGNED WRITEABLE, list(int))'
@@ -111,7 +112,7 @@ def layout_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> int:
-    """Return a digest of anything that a batch may hold; of an object that cannot be pickled, only of its type."""
+    """Return a digest of any content of a batch. For an object that cannot be pickled, only its type counts."""
     digest = hashlib.blake2b(digest_size=8)
     _feed(digest, value)
     return int.from_bytes(digest.digest(), "little")
@@ -135,11 +136,11 @@ def _feed(digest: Any, value: Any) -> None:
 
 
 def _parts_of(value: Any) -> Any:
-    """Return the form and the values of an array, or of a tensor, whose dtype NumPy may lack."""
+    """Return the form and the values of an array, or of a tensor whose dtype NumPy may lack."""
     try:
         array = np.asarray(value)
     except (TypeError, RuntimeError):
-        with contextlib.suppress(RuntimeError):  # as of sparse tensors, of which NumPy's error says more
+        with contextlib.suppress(RuntimeError):  # sparse tensors fail here too, and NumPy's error says more
             return str(getattr(value, "dtype", "")), value.tolist()
         raise
     return f"{array.dtype}{array.shape}", array.tolist() if array.dtype.hasobject else array.tobytes()

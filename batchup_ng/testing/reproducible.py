@@ -1,4 +1,4 @@
-"""The check that a source gives the same batches however they are made."""
+"""The check that a source gives the same batches in every setting."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def assert_reproducible(
     pools: Sequence[str] = ("serial", "threads", "processes"),
     batch_sizes: Sequence[int] | None = None,
 ) -> None:
-    """Assert that a source gives the same batches, byte for byte, however they are made; one line of a test suite.
+    """Assert that a source gives the same batches, byte for byte, in every setting. One line of a test suite.
 
-    The first batches of two epochs are read again and again: a second time, from the last to the first, into memory on
-    lease, as large batches have it, cut into other batches, by several ranks, resumed from a saved state, by pools of
-    threads and of processes. The error names the first difference, with the map, accessor, source or sampler that it
-    comes from: the first node of the graph that differs when it is read by itself. Where a map has ``rng="batch"``,
-    other batch sizes must have the same rows only.
+    The first batches of two epochs are read again and again: a second time; from the last to the first; into leased
+    memory, as large batches use it; cut into other batches; by several ranks; resumed from a saved state; by pools of
+    threads and of processes. The error names the first difference and the map, accessor, source or sampler at fault:
+    the first node of the graph that differs when read alone. If a map has ``rng="batch"``, other batch sizes need only
+    give the same rows.
 
     Args:
-        source: A source with random access; not one that a pool made, but the one that is handed to the pool.
-        batch_size: Samples a batch.
+        source: A source with random access: the source that is handed to a pool, not the source that a pool returns.
+        batch_size: Samples per batch.
         shuffle: A seed; None for the order of the rows.
-        max_batches: How many batches of each epoch are looked at, from its beginning.
-        pools: Who makes them: of ``"serial"``, ``"threads"``, ``"processes"``. Leave out what you never use.
+        max_batches: How many batches of each epoch are compared, from its beginning.
+        pools: The pools to test: ``"serial"``, ``"threads"``, ``"processes"``. Leave out any that you never use.
         batch_sizes: Other batch sizes to compare; None for a smaller one, a larger one, and all these batches in one.
-            ``()`` for none, where what a sample becomes may depend on the samples beside it, as where a map draws from
-            a global generator, or where the sampler takes no other size.
+            Pass ``()`` if the result for a sample may depend on the other samples of its batch (for example, a map
+            draws from a global generator), or if the sampler takes no other size.
 
     Raises:
-        NotReproducible: it does not; an ``AssertionError``.
-        ArgumentError: an option has a value that it cannot have.
+        NotReproducible: batches differ; an ``AssertionError``.
+        ArgumentError: an option has an invalid value.
         ArgumentTypeError: `source` has no random access, or cannot be sent to processes; an option is of a wrong kind.
     """
     if not isinstance(source, PlannedDataSource) or not source.is_random_access:
@@ -80,7 +80,7 @@ def _check(root: Subject, setting: Setting) -> None:
         found = root.difference(setting)
     except Exception as error:
         if isinstance(error, BatchupError) and not isinstance(error, BatchError):
-            raise  # something was asked for that cannot be
+            raise  # the request itself is impossible
         raise NotReproducible(
             f"epoch {epoch} cannot be made when it {words}, though it can in a plain loop: {type(error).__name__}: "
             f"{shortened(str(error), 1000)}", setting=words, epoch=epoch, culprit=map_of(error) or "",
@@ -96,9 +96,9 @@ def _check(root: Subject, setting: Setting) -> None:
 
 
 def _culprit(root: Subject, setting: Setting) -> tuple[str, str]:
-    """Return the name of the first node that differs when it is read by itself, and what there is to say about it."""
+    """Return the name of the first node that differs when read alone, and a sentence about it."""
     for node in nodes_of(root.source):
-        with contextlib.suppress(Exception):  # by itself it has no batches of this size, or in this order
+        with contextlib.suppress(Exception):  # alone, it may have no batches of this size, or in this order
             if found := dataclasses.replace(root, source=node).difference(setting):
                 name, words = _named(node, found[1])
                 why, remedy = ORDER if found[1] else setting.cause
@@ -107,7 +107,7 @@ def _culprit(root: Subject, setting: Setting) -> tuple[str, str]:
 
 
 def _named(node: SourceNode, of_rows: bool) -> tuple[str, str]:
-    """Return the name of what is to blame at a node, its function, sampler or accessor, and the same with its kind."""
+    """Return the name of the culprit at a node (function, sampler, accessor or source), and the name with its kind."""
     if of_rows:
         sampler: Any = getattr(node, "sampler", None)
         own = sampler is not None and type(sampler).__module__.partition(".")[0] != __name__.partition(".")[0]

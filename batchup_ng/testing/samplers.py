@@ -1,16 +1,16 @@
-"""The contract of samplers as pytest suites to inherit: of those with random access, of those that make batches.
+"""The contract of samplers as pytest suites to inherit: one for random access, one for samplers that make batches.
 
     class TestMine(SamplerContract):
         def make(self):
             return MySampler(...)
-        in_order = True                  # False for one that only draws
-        batch_sizes = (1, 3, 7, 1000)    # those that it allows
+        in_order = True                  # False if it only draws
+        batch_sizes = (1, 3, 7, 1000)    # the sizes that it allows
 
     class TestMyBatches(BatchSamplerContract):
         def make(self):
             return MyBatchSampler(...)
 
-Where it holds, any epoch is resumed and shared out among ranks: these take batches out of the same plan.
+If the contract holds, any epoch can be resumed and shared out among ranks: both take batches from the same plan.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ..randomness import OrderKey
 from ..sampling.base import BatchSampler, PlannedSampler, RandomAccessSampler
 
 SOME = 50
-"""How many rows of an endless sampler are looked at."""
+"""How many rows of an endless sampler are tested."""
 
 LOOK = 30
-"""How many batches of an epoch are looked at."""
+"""How many batches of an epoch are tested."""
 
 KEY = OrderKey(11, 2, (1, 0))
 OTHER_KEYS = [OrderKey(1, 0), OrderKey(2, 0), OrderKey(1, 1), OrderKey(1, 0, (0,))]
-"""Keys of other orders: of another seed, epoch, node."""
+"""Keys of other orders: another seed, epoch or node."""
 
 
 def rows_of(batches: Any) -> list[list[int]]:
@@ -46,7 +46,7 @@ def rows_of(batches: Any) -> list[list[int]]:
 
 
 class KeyedContract(ABC):
-    """What every sampler must do whose order is a function of a key."""
+    """The tests that a sampler must pass if its order is a function of a key."""
 
     in_order: ClassVar[bool] = True
     batch_sizes: ClassVar[tuple[int, ...]] = (1, 3, 7, 1000)
@@ -56,7 +56,7 @@ class KeyedContract(ABC):
         """Return a sampler: new, but the same each time."""
 
     def keys(self) -> list[OrderKey | None]:
-        """Return the key of a shuffled order, and that of the order of the rows, if it has one."""
+        """Return the key of a shuffled order; also None, for the order of the rows, if the sampler has that."""
         return [KEY, *[None] * self.in_order]
 
     def batches(self, key: OrderKey | None, batch_size: int) -> list[np.ndarray]:
@@ -110,7 +110,7 @@ class KeyedContract(ABC):
 
 
 class SamplerContract(KeyedContract):
-    """What every random-access sampler must do; a subclass says how one is made, of a dozen rows at least."""
+    """The tests that every random-access sampler must pass. A subclass makes the sampler, of at least a dozen rows."""
 
     @abstractmethod
     def make(self) -> RandomAccessSampler:
@@ -143,7 +143,7 @@ class SamplerContract(KeyedContract):
 
 
 class BatchSamplerContract(KeyedContract):
-    """What every sampler must do that hands out each row once an epoch, in batches of its own."""
+    """The tests that a sampler must pass if it hands out each row once per epoch, in its own batches."""
 
     @abstractmethod
     def make(self) -> BatchSampler:

@@ -1,4 +1,4 @@
-"""The settings in which the batches of a source are made and compared with those of a plain loop."""
+"""The settings of ``assert_reproducible``. Each makes batches, to compare with the batches of a plain loop."""
 
 from __future__ import annotations
 
@@ -50,32 +50,32 @@ ORDER = (
     "the rows and number of its batches are not a function of seed, epoch, batch size and number of ranks alone: it "
     "draws from a generator that it did not make from the key, or keeps something between calls"
 ), "draw only from what rows_at(positions, key) is given: key.word(...) seeds whatever you need"
-"""Why a node gives other batches, and what to do."""
+"""Why a node gives other batches, and the remedy."""
 
 KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = {
     "serial": (lambda _: SerialPool(), CALLS),
     "threads": (WorkerThreadPool, THREADS),
     "processes": (WorkerProcessPool, PROCESSES),
 }
-"""The pools: how each is made, and what a difference tells."""
+"""The pools: the function that makes each, and the cause of a difference."""
 
 
 EPOCHS = (0, 1)
-"""Those of which the first batches are read."""
+"""The epochs whose first batches are read."""
 
 
 class Setting(NamedTuple):
-    """One way to make batches: in words, why a node may differ, the epoch, what makes the batches of a subject."""
+    """One way to make batches: its words, the cause if a node differs, the epoch, the function that reads a subject."""
 
     words: str
     cause: tuple[str, str]
     epoch: int
     read: Callable[[Subject], Any]
-    cut: bool = False  # otherwise than in the plain loop
+    cut: bool = False  # into other batches than in the plain loop
 
 
 class WithRows(MapDataSource):
-    """Batches ``(row numbers, batch)`` of another source, with the randomness that its own batches have."""
+    """Batches ``(row numbers, batch)`` of another source, with the same randomness as its own batches."""
 
     def __init__(self, source: AbstractDataSource) -> None:
         super().__init__(source, row_arrays)
@@ -89,9 +89,10 @@ class WithRows(MapDataSource):
 
 @dataclasses.dataclass
 class Subject:
-    """A source that is read in several settings: the one under test, or a node of its graph. Each reading is of a copy
-    of it as it was at first, if it can be copied, so that what one reading leaves behind cannot make the next one look
-    right.
+    """A source to read in several settings: the source under test, or a node of its graph.
+
+    If the source can be copied, each reading uses a copy of its initial state. Traces of one reading then cannot make
+    the next one look right.
     """
 
     source: Any
@@ -107,9 +108,9 @@ class Subject:
         self.plan = self.copy().plan(self.batch_size, self.shuffle, epoch=0)
 
     def difference(self, setting: Setting) -> tuple[Difference, bool] | None:
-        """Return the first difference in a setting, and whether it is one of row numbers; None if there is none."""
+        """Return the first difference in a setting, and whether row numbers differ; None if there is no difference."""
         if setting.cut and not isinstance(self.plan, SamplesPlan):
-            return None  # batches are what is in order
+            return None  # the plan orders batches, not samples
         rows_only = setting.cut and any(node.rng == "batch" for node in nodes_of(self.source))
         got = setting.read(self)
         for part in (0,) if rows_only else (0, 1):
@@ -119,9 +120,9 @@ class Subject:
         return None
 
     def read(self, of: str = "copy", pool: AbstractWorkerPool | None = None, buffer: int = 1, **options: Any) -> Any:
-        """Return the first batches of an epoch of a new copy, the first one, or the source itself.
+        """Return the first batches of an epoch of a new copy, of the first copy, or of the source itself.
 
-        A pool makes them in the background, or, where `buffer` is 0, in a plain loop in a worker.
+        A pool makes them in the background, or, if `buffer` is 0, in a plain loop in a worker.
         """
         source = self.copy() if of == "copy" else getattr(self, of)
         options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "epoch": 0, **options}
@@ -133,7 +134,7 @@ class Subject:
         return pool.work_stream(iter([(first_batches, (pool.shared_constant(source), most, options))])).retrieve()
 
     def read_backwards(self, buffers: Buffers = FRESH) -> Any:
-        """Return the batches read from the last to the first, each by itself, into memory from `buffers`."""
+        """Read the batches from the last to the first, each alone, into memory from `buffers`."""
         source, got = self.copy(), []
         for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
@@ -142,7 +143,7 @@ class Subject:
         return got[::-1]
 
     def read_shared_out(self, world: int) -> Any:
-        """Return the batches of all ranks; from the first round on that may not be whole, those that are expected."""
+        """Return the batches of all ranks. From the first round that may not be whole, return the expected batches."""
         expected = self.expected[0]
         ranks = [self.read(shard=(rank, world)) for rank in range(world)]
         if len(set(map(len, ranks))) > 1:
@@ -151,7 +152,7 @@ class Subject:
         return [ranks[i % world][i // world] for i in range(whole)] + expected[whole:]
 
     def read_resumed(self, at: int) -> Any:
-        """Return the batches before batch `at`, and those of another iterator that goes on from there."""
+        """Return the batches before batch `at`, and the batches of another iterator that continues from there."""
         with self.copy().batch_iterator(self.batch_size, shuffle=self.shuffle) as iterator:
             before = list(itertools.islice(iterator, at))
             state = json.loads(json.dumps(iterator.state_dict()))
@@ -167,9 +168,9 @@ def first_batches(source: Any, most: int, options: dict[str, Any]) -> list[Any]:
 def settings(
     root: Subject, stack: contextlib.ExitStack, pools: Sequence[str], batch_sizes: Sequence[int]
 ) -> Iterator[Setting]:
-    """Yield the settings that :func:`~batchup_ng.testing.assert_reproducible` is asked for.
+    """Yield the settings for the arguments of :func:`~batchup_ng.testing.assert_reproducible`.
 
-    Those that say most about the cause come first. Pools are opened as they are needed, and closed by `stack`.
+    The settings that say most about the cause come first. Each pool opens when it is needed, and `stack` closes it.
     """
     read = Subject.read
     yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in EPOCHS)
@@ -191,13 +192,14 @@ def settings(
         for each in EPOCHS:
             words = f"is made with pools=({kind!r},), {number} worker{'s' * (number > 1)}, {buffer} batches ahead"
             yield Setting(words, cause, each, partial(read, pool=pool, buffer=buffer, epoch=each))
-    for each in EPOCHS:  # last, for what this leaves behind is left in the source
+    for each in EPOCHS:  # last, because this may change the source
         yield Setting("is read by the source itself", COPIES, each, partial(read, of="itself", epoch=each))
 
 
 def copies_of(source: AbstractDataSource) -> Callable[[], Any]:
-    """Return a function that returns a copy of a source as it is now, with the user's functions and what they close
-    over, or the source where it cannot be copied. Classes and memory of arrays are shared.
+    """Return a function that returns a copy of a source in its present state, or the source if it cannot be copied.
+
+    A copy includes the user's functions and their closures. Classes and memory of arrays are shared.
     """
     memory: list[Any] = []
     try:

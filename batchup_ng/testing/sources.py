@@ -24,7 +24,7 @@ from ..work_pool import WorkerThreadPool
 from .comparison import first_difference
 
 SOME = 30
-"""How many batches of an endless epoch are looked at."""
+"""How many batches of an endless epoch are tested."""
 
 
 def assert_same_batch(got: Any, expected: Any) -> None:
@@ -39,7 +39,7 @@ def assert_same_batches(got: list[Any], expected: list[Any]) -> None:
 
 
 class SourceContract(ABC):
-    """What every random-access source must do; a subclass says how one is made."""
+    """The tests that every random-access source must pass. A subclass makes the source."""
 
     shuffles: ClassVar[tuple[Any, ...]] = (None, 5, "RandomState", "Generator")
 
@@ -48,13 +48,13 @@ class SourceContract(ABC):
         """Return a source: new, but the same each time."""
 
     def shuffle(self, kind: Any) -> Any:
-        """Return what to pass as ``shuffle=``: generators are new each time."""
+        """Return the value for ``shuffle=``. Generators are new each time."""
         if kind == "RandomState":
             return np.random.RandomState(8)
         return np.random.default_rng(8) if kind == "Generator" else kind
 
     def epoch(self, kind: Any, source: Any = None, **options: Any) -> list[Any]:
-        """Return the batches of an epoch, or its beginning, of a new source if none is given."""
+        """Return the batches of an epoch, or of its beginning. If no source is given, make a new one."""
         made = self.make() if source is None else source
         iterator = made.batch_iterator(4, shuffle=self.shuffle(kind), **options)
         return list(islice(iterator, SOME))
