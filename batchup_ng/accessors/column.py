@@ -90,7 +90,7 @@ def _library(column: Any) -> str:
 
 
 def _of_device(name: str, column: Any) -> Any:
-    """Return the plain array of a JAX array or a TensorFlow tensor; an object without one as it is, except a JAX key.
+    """Return the plain array of a JAX array or a TensorFlow tensor; other objects as they are. Refuse a JAX key.
 
     JAX in a worker process would convert float64 to float32, unless it is set up as in this process.
     """

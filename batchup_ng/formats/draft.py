@@ -1,4 +1,4 @@
-"""A file that is changed in memory first, then on the disk such that a kill or a full disk can be undone.
+"""A file that is changed first in memory, then on the disk. A change that a kill or a full disk broke can be undone.
 
 A library writes into a :class:`Draft`, which cannot fail: HDF5 ends the program when its disk does. ``commit`` then
 writes the bytes that it replaces to a log, brings the log to the disk, and changes the file. :func:`undo` makes the

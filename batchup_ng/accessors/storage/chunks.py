@@ -85,7 +85,7 @@ class ChunkedArray(StoredArray):
     @property
     def natural_window(self) -> int:
         """How many chunks may be mixed if a cache of :data:`MIXED_FROM` bytes is to read each once. It is half of the
-        chunks that fit, because workers already begin the next ones. The order depends on it, and not on `cache=`.
+        chunks that fit, because workers already begin the next ones. The order depends on this number, not on `cache=`.
         """
         return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
 

@@ -29,8 +29,8 @@ class TextLines(StoredValues):
     reader finds the beginnings of the lines by reading the file once. It keeps 8 bytes for each line, in memory and
     next to the file in ``X.index``. This index is used as long as the size and modification time of the file stay the
     same. If it cannot be written, or ``X.index`` is a file of another kind, each program reads the file again. The
-    index of a file at a URL is kept in ``~/.cache/batchup_ng``. An index next to the file at its URL is used if it has
-    the size and some bytes of the file.
+    index of a file at a URL is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it was made for
+    a file of the same size with the same bytes in some places.
 
     A row is a ``str``, and several are a list.
 
@@ -43,7 +43,7 @@ class TextLines(StoredValues):
 
     Args:
         path: The file, or its URL.
-        encoding: Of the text. A line end must be one byte in it. None gives ``bytes``.
+        encoding: Encoding of the text, with one byte for a line end. None gives ``bytes``.
         errors: The treatment of bytes that are wrong in that encoding, as in ``bytes.decode``: ``"strict"``,
             ``"replace"``.
         keep_end: Whether rows keep their line end.
