@@ -1,4 +1,4 @@
-"""What an accessor is, what the library asks of one."""
+"""The accessor protocol, and functions that read from accessors."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from .paging import announce_rows, exceeds_memory
 class Accessor(Protocol):
     """An array-like over storage: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[1-D integer array]``.
 
-    The last two give rows in the order asked for, in memory of their own; an array of rows that the library hands to it
-    is read-only. Negative rows count from the end, others out of range are an ``IndexError``. For processes it is
-    pickled, for threads several rows may be asked for at once. NumPy arrays and memmaps are accessors as they are;
-    ``batchup_ng.testing.AccessorContract`` tests another. Further ones are used where an accessor has them:
+    The last two return rows in the order asked for, in memory of their own; the library passes arrays of rows
+    read-only. Negative rows count from the end; other rows out of range are an ``IndexError``. For processes, an
+    accessor is pickled; with threads, several may ask it for rows at once. NumPy arrays and memmaps are accessors as
+    they are; ``batchup_ng.testing.AccessorContract`` tests others. An accessor may have more members:
 
-    - ``read_into(rows, out)``, with the properties ``shape`` (of all the data, the first axis the rows') and ``dtype``,
-      writes rows of one shape into memory that it is given, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order,
-      which saves a copy a batch.
+    - ``read_into(rows, out)``, with the properties ``shape`` (of all the data; the first axis counts the rows) and
+      ``dtype``, writes rows of one shape into given memory, ``out: (len(rows), *shape[1:])`` of `dtype`, in C order.
+      This saves a copy of each batch.
     - ``sample_name(row)`` returns the path or key of a row, exactly as it was given, for errors; None if it has none.
 
-    - ``natural_block`` says how many neighbouring rows are as cheap to read together as one, those of a chunk of a
-      compressed file, say, and ``natural_window`` how many such blocks may be mixed so that each is read once.
-    - ``file_paths(rows)`` returns the files that rows are read from, which a pool on other machines looks for there.
+    - ``natural_block`` is how many neighbouring rows are as cheap to read together as one, for example the rows of a
+      chunk in a compressed file. ``natural_window`` is how many such blocks may be mixed and still be read once each.
+    - ``file_paths(rows)`` returns the files of the rows. A pool on other machines looks for them there.
 
-    One whose rows are drawn at random has ``draws = True``; its ``read_into(rows, out, rng)`` is given the
-    :class:`~batchup_ng.SampleRng` of the batch as well. To have its rows kept in a file by :class:`~batchup_ng.Cached`,
-    an accessor has ``fingerprint()``, which returns what they depend on, in strings, numbers, lists and dicts with
-    names: options; path, size and time of change of each file.
+    An accessor with random rows has ``draws = True``; its ``read_into(rows, out, rng)`` also gets the
+    :class:`~batchup_ng.SampleRng` of the batch. :class:`~batchup_ng.Cached` keeps rows in a file only if the accessor
+    has ``fingerprint()``. It returns everything that the rows depend on, as strings, numbers, lists and dicts with
+    string keys: options; path, size and modification time of each file.
     """
 
     def __len__(self) -> int: ...
@@ -53,16 +53,16 @@ class Accessor(Protocol):
 
 
 def sample_name(accessor: Any, row: int) -> str | None:
-    """Return what `row` of `accessor` is called; None if it has no name."""
+    """Return the name of `row` in `accessor`; None if it has none."""
     name: str | None = accessor.sample_name(row) if hasattr(accessor, "sample_name") else None
     return name
 
 
 def fingerprint_of(accessor: Any) -> Any:
-    """Return what the rows of an accessor depend on, by which a file of them is believed.
+    """Return the fingerprint of an accessor. It identifies a file of the accessor's rows.
 
     Raises:
-        ArgumentTypeError: it does not tell.
+        ArgumentTypeError: the accessor has no ``fingerprint()``.
     """
     if not callable(getattr(accessor, "fingerprint", None)):
         raise ArgumentTypeError(
@@ -74,12 +74,13 @@ def fingerprint_of(accessor: Any) -> Any:
 
 
 def function_told(function: Any) -> str:
-    """Return by what a function is told from others: module, name and own code, not that of functions it calls.
+    """Return a fingerprint of a function: module, name and bytecode. Functions that it calls do not count.
 
-    What has no code of its own is told by its name, or by a digest of its pickle where it has none or carries values.
+    Callables of other kinds, and functions with defaults or a closure, count by module and name; if they cannot be
+    found by these, by a digest of their pickle.
 
     Raises:
-        ArgumentTypeError: that cannot be pickled.
+        ArgumentTypeError: it cannot be pickled.
     """
     if isinstance(function, types.FunctionType) and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__
@@ -99,7 +100,7 @@ def function_told(function: Any) -> str:
 
 
 def _code_told(code: types.CodeType, names: dict[str, Any]) -> list[Any]:
-    """Return what a function does, wherever it stands in its file, with the numbers and texts that it takes from there.
+    """Return a function's code, regardless of its place in the file, with the global numbers and texts that it uses.
     """
     plain = [(name, names[name]) for name in code.co_names if isinstance(names.get(name), (int, float, str, bytes))]
     constants = [
@@ -111,7 +112,7 @@ def _code_told(code: types.CodeType, names: dict[str, Any]) -> list[Any]:
 
 
 def files_digest(paths: Iterable[str]) -> str:
-    """Return a digest of paths, with the size and time of change of each file; of one that is not there, that."""
+    """Return a digest of paths, with the size and modification time of each file, or the fact that it is missing."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -125,10 +126,10 @@ def files_digest(paths: Iterable[str]) -> str:
 
 
 def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers, key: BatchKey | None = None) -> Any:
-    """Return `rows` of an array or accessor, in memory from `buffers` where that spares an allocation.
+    """Return `rows` of an array or accessor, in memory from `buffers` if that saves an allocation.
 
-    The rows are a 1-D integer array, whose negative entries count from the end, or a slice. `key` names the randomness
-    of the batch.
+    The rows are a 1-D integer array, with negative entries counted from the end, or a slice. `key` identifies the
+    randomness of the batch.
     """
     if key is not None and getattr(accessor, "draws", False):
         numbers = np.arange(len(accessor))[rows] if isinstance(rows, slice) else np.asarray(rows)
@@ -143,12 +144,12 @@ def gather(accessor: Any, rows: np.ndarray | slice, buffers: Buffers, key: Batch
             accessor.read_into(rows, out)
             return out
         if is_any_tensor(accessor):
-            return accessor[np.array(rows)]  # rows are read-only, of which PyTorch would warn
+            return accessor[np.array(rows)]  # PyTorch would warn: `rows` is read-only
     if isinstance(rows, slice) and isinstance(accessor, np.ndarray):
         return accessor[rows].copy()  # a batch may be written to; the data may not
     if type(accessor).__module__.startswith(_OURS):
         return accessor[rows]
-    return of_its_own(accessor[rows])  # it may give a view, or what it keeps
+    return of_its_own(accessor[rows])  # it may be a view, or memory that the accessor keeps
 
 
 _OURS = f"{__package__.partition('.')[0]}."
@@ -156,7 +157,7 @@ _OURS = f"{__package__.partition('.')[0]}."
 
 def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
     if array.dtype.hasobject:
-        return finished(array[rows], buffers)  # the objects may be written to; those of the data may not
+        return finished(array[rows], buffers)  # a batch's objects may be written to; the data's may not
     if type(array) not in (np.ndarray, np.memmap) or array.ndim == 0:
         return array[rows]
     n = len(array)
@@ -169,16 +170,16 @@ def _gather_array(array: np.ndarray, rows: np.ndarray, buffers: Buffers) -> Any:
 
 
 def fill_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Write the rows `rows`, which :func:`checked_rows` has passed, of `array` into `out`: in C order, no objects."""
+    """Write `rows` of `array`, checked by :func:`checked_rows`, into `out`: in C order, no objects."""
     if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
         announce_rows(array, rows)
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] - rows[:-1] == 1).all():
-            out[...] = array[rows[0] : rows[-1] + 1]  # which take() would copy row by row
+            out[...] = array[rows[0] : rows[-1] + 1]  # take() would copy them row by row
             return
         # mode="clip" writes straight into `out`; "raise" would go through a second buffer. The rows were checked.
         array.take(rows, 0, out, "clip")
     else:
-        # np.take would first copy the whole array into C order, or to where numbers of its dtype may begin.
+        # np.take would first copy the whole array into C order, or to aligned memory.
         out[...] = array[rows]
 
 
@@ -186,7 +187,7 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """Return `rows` with negative entries counted from the end of `n` rows; ``IndexError`` beyond [-n, n)."""
     if len(rows) == 0:
         return rows.astype(np.intp)
-    if rows.dtype == np.int64 and rows.view(np.uint64).max() < n:  # as nearly always: those below 0 are beyond n too
+    if rows.dtype == np.int64 and rows.view(np.uint64).max() < n:  # nearly always; negative rows exceed n, too
         return rows
     low, high = int(rows.min()), int(rows.max())
     if low < -n or high >= n:
@@ -197,14 +198,14 @@ def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def chosen_rows(key: Any, length: int) -> int | np.ndarray:
-    """Return what an index asks for: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
+    """Return the rows of an index: an ``int`` for one row, a 1-D ``intp`` array for several; none negative.
 
-    `key` is an integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`; an ``IndexError`` says
-    that a row is out of range, or that a mask has another length.
+    `key` is an integer, a slice, a 1-D array or list of integers, or a boolean mask of `length`. ``IndexError`` if a
+    row is out of range, or a mask has another length.
     """
     if isinstance(key, slice):
         return np.arange(*key.indices(length), dtype=np.intp)
-    if not isinstance(key, bool) and getattr(key, "ndim", 0) == 0:  # nor is an array with one entry one row
+    if not isinstance(key, bool) and getattr(key, "ndim", 0) == 0:  # an array with one entry is not one row
         with contextlib.suppress(TypeError):
             return int(checked_rows(np.array([operator.index(key)]), length)[0])
     rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
@@ -221,7 +222,7 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
 
 
 def rows_of(accessor: Any, key: Any) -> Any:
-    """Return what ``accessor[key]`` is, for an accessor with `read_into`, `shape` and `dtype`."""
+    """Return ``accessor[key]``, for an accessor with `read_into`, `shape` and `dtype`."""
     chosen = chosen_rows(key, len(accessor))
     several = np.atleast_1d(chosen)
     out = np.empty((len(several), *accessor.shape[1:]), accessor.dtype)
@@ -230,7 +231,7 @@ def rows_of(accessor: Any, key: Any) -> Any:
 
 
 def check_out(accessor: Any, rows: np.ndarray, out: np.ndarray) -> None:
-    """Refuse memory for `rows` that is not ``(len(rows), *shape[1:])`` of the accessor's dtype, or is read-only."""
+    """Refuse an `out` that is not ``(len(rows), *shape[1:])`` of the accessor's dtype, or is read-only."""
     if out.shape != (len(rows), *accessor.shape[1:]) or out.dtype != accessor.dtype:
         wanted = f"{(len(rows), *accessor.shape[1:])} {accessor.dtype}"
         raise ArgumentError(f"out must be {wanted}, not {out.shape} {out.dtype}; allocate it from shape and dtype")

@@ -1,7 +1,7 @@
-"""An accessor that keeps the rows of a slow one, so that each is read and decoded once.
+"""An accessor that keeps the rows of a slow accessor, to read and decode each row once.
 
-The first rows are kept, as many as there is room for: whether a row is kept then depends on nothing but its number, and
-each has its place, so that writers need not agree on one.
+It keeps the first rows, as many as there is room for. So the number of a row alone decides whether the row is kept, and
+where. Writers do not have to agree on a place.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
 LAYOUT = 2
-"""The version of the files' layout, which is part of their names."""
+"""The version of the files' layout; it is part of their names."""
 
 ROOM_TO_SPARE = 0.8
-"""The part of the free memory that rows may take; the rest is for batches and what else the program needs."""
+"""Part of the free memory that rows may take; the rest is for batches and the remaining program."""
 
 
 class Cached:
-    """The rows of an accessor, each of which is read from it once and then kept: decode once, train many epochs.
+    """The rows of an accessor. Each row is read from it once, and then kept: decode once, train many epochs.
 
-    Rows are kept as the accessor gives them, before maps, which may draw random numbers: ``source.map(...)``, of a
-    source of this, computes anew in each epoch. Every thread and worker process of the program reads what any of them
-    has kept, from memory at the speed of an array; with a folder so does the next program. A row is there whole or not,
-    whoever is killed when. Needs Linux.
+    Rows are kept as the accessor returns them, before maps, which may draw random numbers: ``source.map(...)`` is
+    computed again in each epoch. Every thread and worker process of the program reads rows that any of them has kept,
+    from memory at the speed of an array. With a folder, the next program reads them too. A row is there whole or not at
+    all, even if any process is killed at any time. Needs Linux.
 
-    A file is believed only if it was made of this: the class of the accessor, its ``fingerprint()`` (for
-    :class:`~batchup_ng.ImageFiles` its options, and path, size and time of change of each file, which takes an
-    ``os.stat`` a file, once), shape, dtype, and the layout of the file. Its name is made of them too, so that a change
-    starts another file; that of before stays until you delete it. A row that an earlier program wrote is checked by its
-    CRC-32 when it is first read, and read from the accessor where it is damaged. No file is pickled.
+    A file is used only if it was made for the same: the class of the accessor, its ``fingerprint()`` (for
+    :class:`~batchup_ng.ImageFiles` its options, and path, size and modification time of each file, which takes an
+    ``os.stat`` of each file, once), shape, dtype, and the layout of the file. The name of the file depends on them too.
+    So a change starts another file; the old one stays until you delete it. A row that an earlier program wrote is
+    checked by its CRC-32 when it is first read, and read from the accessor if it is damaged. No file is pickled.
 
     >>> rows = Cached(ImageArrayUInt8ToFloat32(np.array([0, 51, 255], np.uint8)))
     >>> rows[[2, 0]].tolist(), rows
@@ -55,18 +55,18 @@ class Cached:
 
     Args:
         accessor: An accessor with ``shape`` and ``dtype``, whose rows depend on nothing but their number.
-        where: None keeps rows in shared memory until nothing refers to this any more; a folder keeps them in a file
-            there, ``batchup-….rows``, as large as the rows in it.
+        where: None keeps rows in shared memory as long as anything refers to this accessor; a folder keeps them in a
+            file there, ``batchup-….rows``, as large as the rows in it.
         limit: Bytes that rows may take, as an int or a string such as ``"500MB"``, ``"8GB"`` (10⁹) or ``"8GiB"``
-            (2³⁰). In memory they take at most 0.8 of what is free now as well.
+            (2³⁰). In memory they also take at most 0.8 of the memory that is free now.
 
     Raises:
-        ArgumentTypeError: `accessor` is no accessor, or has no `fingerprint` for a file; `where` is no path.
-        ArgumentError: its rows are not of one shape, are objects, or are random; `limit` is no size; there is no such
-            folder, or no file can be made in it.
+        ArgumentTypeError: `accessor` is not an accessor, or has no `fingerprint` for a file; `where` is not a path.
+        ArgumentError: its rows are not of one shape, are objects, or are random; `limit` is not a size; there is no
+            such folder, or no file can be made in it.
 
     Warns:
-        CacheWarning: there is no room for all rows: now, or, where a disk gets full, when it is.
+        CacheWarning: there is no room for all rows: now, or later when a disk gets full.
     """
 
     def __init__(self, accessor: Any, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> None:
@@ -97,7 +97,7 @@ class Cached:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of all the data, that of the accessor."""
+        """Shape of all the data, as in the accessor."""
         return len(self), *self._rows.form.shape
 
     @property
@@ -114,9 +114,9 @@ class Cached:
         return rows_of(self, rows)
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int``, into `out`, ``(n, ...)`` of `dtype`: those that are kept by one gather.
+        """Write `rows`, ``(n,) int``, into `out`, ``(n, ...)`` of `dtype`. If all are kept, one gather copies them.
 
-        The others are read from the accessor, all at once, then kept. Raises what that raises.
+        Missing rows are read from the accessor, all at once, then kept. Raises the exceptions of the accessor.
         """
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
@@ -127,7 +127,7 @@ class Cached:
             places = np.flatnonzero(~there).tolist()
             missing = out[: len(places)]
             self._read(rows[places], missing)
-            for i, place in reversed(list(enumerate(places))):  # no place is before the row's, so from the last on
+            for i, place in reversed(list(enumerate(places))):  # a place is never less than its i: go backwards
                 if place != i:
                     out[place] = missing[i]
             for place in np.flatnonzero(there).tolist():
@@ -136,7 +136,7 @@ class Cached:
             self._read(rows, out)
 
     def sample_name(self, row: int) -> str | None:
-        """Return what the accessor calls the row, or the file that it is mapped from."""
+        """Return the accessor's name for the row, or the file that it is mapped from."""
         name = sample_name(self.accessor, row)
         return file_name(self.accessor) if name is None else name
 
@@ -146,7 +146,7 @@ class Cached:
         return f"Cached({type(self.accessor).__name__}, {rows} of {form.total} rows kept in {form.place}{room})"
 
     def _read(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Read `rows` from the accessor into `out` and keep those for which there is room."""
+        """Read `rows` from the accessor into `out`, and keep them as far as there is room."""
         if hasattr(self.accessor, "read_into"):
             self.accessor.read_into(rows, out)
         else:
@@ -169,9 +169,9 @@ class Cached:
 
 
 def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
-    """Return columns of a source with a :class:`Cached` around each that is neither an array nor a column of texts.
+    """Return the columns of a source in :class:`Cached`, except arrays, columns of texts and cached columns.
 
-    They share the limit in proportion to the bytes of their rows. Of an :class:`ImageArrayUInt8ToFloat32` what is
+    They share the limit in proportion to the bytes of their rows. For an :class:`ImageArrayUInt8ToFloat32`, the array
     inside is cached, a quarter of the bytes.
     """
     inside = [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
@@ -199,7 +199,7 @@ def _room(where: Any, limit: Any) -> int:
 
 
 def _form_of(accessor: Any) -> Form:
-    """Return the form of all rows of an accessor, in memory; refuse one whose rows cannot be kept."""
+    """Return the form of all rows of an accessor, in memory; refuse an accessor whose rows cannot be kept."""
     name = type(accessor).__name__
     if not hasattr(accessor, "__len__") or not hasattr(accessor, "__getitem__"):
         raise ArgumentTypeError(f"accessor must have __len__ and __getitem__, as an array has; {name} does not")

@@ -1,5 +1,5 @@
-"""What may be a column of an array source. Arrays of other libraries whose rows not every path would keep as they are
-become plain ones when the source is made, or are refused with the remedy.
+"""Columns of an array source. Some arrays of other libraries would not keep their rows on every path through a source.
+When the source is made, they become plain arrays, or are refused with the remedy.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _NOT_INDEXED_BY_ROWS = (
 )  # fmt: skip
 
 WASTED_BYTES = 64 << 20
-"""What an array of text may take, more than half of it for the shorter ones, before it is refused."""
+"""Bytes that an array of text may take if more than half of them only fill up shorter texts."""
 
 _HELD_BY_DEVICES = ("jax", "jaxlib", "tensorflow")
-"""Libraries whose arrays become plain ones."""
+"""Libraries whose arrays become plain arrays."""
 
 
 def as_column(name: str, column: Any) -> Any:
-    """Return `column` as it is read, itself or a plain array; refuse, by its `name`, what cannot be indexed by an array
-    of rows, or has missing values for which NumPy has no place.
+    """Return `column` in the form that is read, itself or a plain array. Refuse, by its `name`, a column that cannot be
+    indexed by an array of rows, or has missing values that NumPy cannot represent.
     """
     kind = type(column).__name__
     if isinstance(column, _NOT_INDEXED_BY_ROWS):
@@ -59,8 +59,8 @@ def as_column(name: str, column: Any) -> Any:
 
 
 def check_indexed_by_rows(name: str, column: Any) -> None:
-    """Refuse, by its `name`, a column of another library that takes no array of rows, or takes it for something else:
-    a series of pandas takes labels, so that after a shuffle it would give other rows without an error.
+    """Refuse, by its `name`, a column of another library that does not take an array of rows, or misunderstands it:
+    a pandas series takes labels, and would silently give other rows after a shuffle.
     """
     kind, library = type(column).__name__, _library(column)
     if library == "tensorflow":
@@ -90,20 +90,20 @@ def _library(column: Any) -> str:
 
 
 def _of_device(name: str, column: Any) -> Any:
-    """Return the plain array of one of JAX or a tensor of TensorFlow; what has none as it is, but for a key of JAX's.
+    """Return the plain array of a JAX array or a TensorFlow tensor; other objects as they are. Refuse a JAX key.
 
-    JAX in a worker process would make float32 of float64, unless it is set up as here.
+    JAX in a worker process would convert float64 to float32, unless it is set up as in this process.
     """
     if not hasattr(column, "__array__"):
         return column
     try:
         return np.asarray(column)
-    except Exception as error:  # a key of JAX's, a tensor of a graph, an array that lies with other processes
+    except Exception as error:  # a JAX key, a tensor of a graph, an array held by other processes
         raise ArgumentTypeError(f"{name} is a {type(column).__name__}, which NumPy cannot hold: {error}") from error
 
 
 def _of_pandas(name: str, column: Any) -> Any:
-    """Return the plain array of what pandas calls an array; an index of several levels is refused."""
+    """Return the plain array of a pandas array; refuse an index of several levels."""
     pandas: Any = sys.modules["pandas"]
     kind = type(column).__name__
     if isinstance(column, pandas.MultiIndex):
@@ -124,7 +124,7 @@ def _of_pandas(name: str, column: Any) -> Any:
             f"{name} is a pandas {kind} of text, one of {max(lengths):,} characters, and an array of text gives each "
             f"row that width; pass MapStyle(column.tolist()), whose batches have lists of text"
         )
-    found = np.array(plain.tolist())  # of Python's strings, numbers or truth values
+    found = np.array(plain.tolist())  # Python's strings, numbers or truth values
     if found.shape != plain.shape or found.dtype == object:
         raise ArgumentTypeError(f"{name} is a pandas {kind} of {column.dtype}; pass an array: .to_numpy(), or codes")
     return found

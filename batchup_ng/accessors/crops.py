@@ -1,4 +1,4 @@
-"""What part of a picture is decoded, planned from its size before it is."""
+"""Crops: the part of an image that is decoded, planned from the image's size before decoding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import number_between
 
 TRIES = 10
-"""How many sizes a random crop draws, of which it takes the first that fits, as torchvision's does."""
+"""How many sizes a random crop draws; it takes the first that fits, like torchvision's."""
 
 
 class Box(NamedTuple):
-    """A part of a picture, in pixels; ``size`` is its height and width."""
+    """A part of an image, in pixels; ``size`` is its height and width."""
 
     top: int
     left: int
@@ -26,10 +26,10 @@ class Box(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CenterCrop:
-    """The largest part in the middle that has the ratio of sides asked for, or a `fraction` of its sides.
+    """The largest part in the middle that has the requested ratio of sides, or a `fraction` of its sides.
 
     Args:
-        fraction: 0 (excluded) to 1. 0.875 with ``size=224`` is what "resize to 256, crop 224 in the middle" takes.
+        fraction: 0 (excluded) to 1. 0.875 with ``size=224`` is the part in "resize to 256, crop 224 in the middle".
     """
 
     fraction: float = 1.0
@@ -39,7 +39,7 @@ class CenterCrop:
         number_between("fraction", self.fraction, 0.0, 1.0)
 
     def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: Any) -> Box:
-        """Return the part of a picture, of which height and width are given, that is resized to `size`."""
+        """Return the part that is resized to `size`, of an image with the height and width `picture`."""
         height, width = picture
         scale = self.fraction * min(height / size[0], width / size[1])
         tall = min(height, max(1, round(scale * size[0])))
@@ -51,12 +51,12 @@ class CenterCrop:
 class RandomResizedCrop:
     """A part of random area and ratio of sides at a random place, as networks for ImageNet are trained on.
 
-    The area is even over `scale`, the ratio of width to height even in its logarithm over `ratio`: the first of ten
-    draws that fits into the picture, else the largest part in the middle whose ratio is in `ratio` (Szegedy et al.,
-    "Going Deeper with Convolutions", 2014, section 6, with the limits that torchvision has).
+    The area is uniform over `scale`, the logarithm of width / height over `ratio`. The part is the first of ten draws
+    that fits into the image, else the largest part in the middle whose ratio is in `ratio` (Szegedy et al., "Going
+    Deeper with Convolutions", 2014, section 6, with torchvision's limits).
 
     Args:
-        scale: The least and the most of the picture's area: above 0, at most 1.
+        scale: The least and the most of the image's area: above 0, at most 1.
         ratio: The least and the most of width / height.
     """
 
@@ -73,7 +73,7 @@ class RandomResizedCrop:
                 raise ArgumentError(f"{name} must be (least, most), not {limits!r}; swap them")
 
     def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: np.ndarray) -> Box:
-        """Return the part of a picture, of which height and width are given, that numbers `drawn` from [0, 1) pick."""
+        """Return the part that the numbers `drawn` from [0, 1) pick, of an image with height and width `picture`."""
         height, width = picture
         low, high = map(math.log, self.ratio)
         for area, ratio in drawn[: 2 * TRIES].reshape(TRIES, 2).tolist():
@@ -94,4 +94,4 @@ class RandomResizedCrop:
 
 
 CROPS = {"center": CenterCrop(), "random": RandomResizedCrop()}
-"""The crops that have a short name."""
+"""The crops with a short name."""

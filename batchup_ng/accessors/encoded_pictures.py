@@ -1,4 +1,4 @@
-"""Pictures as they are encoded: as they are stored, or made smaller and encoded again."""
+"""Encoded images: as they are stored, or made smaller and encoded again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .base import chosen_rows
 from .pictures import Pictures
 
 QUALITY = 90
-"""The quality of a JPEG where it is not told."""
+"""The quality of a JPEG if none is given."""
 
 
 class EncodedPictures:
-    """Pictures as an accessor the rows of which are ``bytes``, several of them a list.
+    """Images as an accessor with rows of ``bytes``; several rows are a list.
 
     Args:
-        pictures: The pictures.
-        size: Pixels that the shorter side has at most. A larger picture is made smaller, its ratio kept (the longer
-            side rounded down, by an antialiased bilinear filter), as ``Resize(size)`` of torchvision does before the
-            centre of an ImageNet picture is cut out; none is enlarged. Each is then encoded again, as JPEG. None leaves
-            them as large as they are.
-        quality: Of the JPEG, 1 to 100, as Pillow has it; None for 90 with `size`; without `size` it leaves all
-            pictures as they are encoded, unless they are given a quality.
+        pictures: The images.
+        size: Pixels of the shorter side, at most. A larger image is made smaller and keeps its ratio (the longer side
+            rounded down, by an antialiased bilinear filter), as torchvision's ``Resize(size)`` does before the centre
+            of an ImageNet image is cut out. No image is enlarged. Each is then encoded again, as JPEG. None leaves the
+            sizes as they are.
+        quality: Of the JPEG, 1 to 100, as in Pillow; None for 90 with `size`. Without `size` and `quality`, all images
+            stay as they are encoded.
     """
 
     def __init__(self, pictures: Pictures, size: int | None = None, quality: int | None = None) -> None:
@@ -38,11 +38,11 @@ class EncodedPictures:
         return len(self.pictures)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return the bytes of one picture for an int, else a list, in the order asked for.
+        """Return the bytes of one image for an int, else a list, in the order asked for.
 
         Raises:
             IndexError: a row is out of range, or a mask has another length.
-            SampleReadError: a picture cannot be read or decoded; ``.source`` is its path.
+            SampleReadError: an image cannot be read or decoded; ``.source`` is its path.
         """
         chosen = chosen_rows(rows, len(self))
         several = [chosen] if isinstance(chosen, int) else chosen.tolist()
@@ -53,11 +53,11 @@ class EncodedPictures:
         return encoded[0] if isinstance(chosen, int) else encoded
 
     def sample_name(self, row: int) -> str | None:
-        """Return the path of a picture; None where it has none."""
+        """Return the path of an image; None if it has none."""
         return self.pictures.sample_name(row)
 
     def fingerprint(self) -> list[Any]:
-        """Return what the bytes depend on."""
+        """Return everything that the bytes depend on."""
         return [self.pictures.fingerprint(), self.size, self.quality, PIL.__version__]
 
     def _again(self, row: int) -> bytes:

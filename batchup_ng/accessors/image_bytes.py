@@ -1,4 +1,4 @@
-"""Encoded pictures in memory, or in an accessor, as an array that is decoded when it is read."""
+"""Encoded images in memory, or in an accessor, as an array that is decoded when it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pictures import RENAMED, Pictures
 
 
 class ImageBytes(Pictures):
-    """Encoded pictures as an accessor: as :class:`ImageFiles`, of JPEG, PNG and such that lie in memory or a database.
+    """Encoded images as an accessor, like :class:`ImageFiles`, for JPEG, PNG and such in memory or in a database.
 
     >>> import io, numpy as np
     >>> from PIL import Image
@@ -26,15 +26,15 @@ class ImageBytes(Pictures):
     (2, 4, 4, 3)
 
     Args:
-        encoded: A list of ``bytes``, or an accessor each row of which is ``bytes`` or a ``uint8`` array ``(nbytes,)``:
-            a column of polars, a NumPy array of objects. The rows of a batch are asked for at once. A row may also be
-            a dict that has them as ``"bytes"``, as Hugging Face stores pictures.
-        size: This and the others are those of :class:`~batchup_ng.accessors.pictures.Pictures`.
+        encoded: A list of ``bytes``, or an accessor whose rows are ``bytes`` or ``uint8`` arrays ``(nbytes,)``: a
+            polars column, a NumPy array of objects. The rows of a batch are requested at once. A row may also be a
+            dict with the bytes as ``"bytes"``, as Hugging Face stores images.
+        size: As for :class:`~batchup_ng.accessors.pictures.Pictures`; so are the other arguments.
 
     Raises:
         ArgumentError: an argument breaks a rule.
-        ArgumentTypeError: an argument is of a wrong kind.
-        ImportError: ``"fast"`` or ``"simplejpeg"`` is asked for, and the extra ``images`` is not installed.
+        ArgumentTypeError: an argument has a wrong type.
+        ImportError: ``"fast"`` or ``"simplejpeg"`` is requested, and the extra ``images`` is not installed.
     """
 
     @known_names(RENAMED)
@@ -58,7 +58,7 @@ class ImageBytes(Pictures):
         return len(self.encoded)
 
     def sample_name(self, row: int) -> str | None:
-        """Return what the accessor calls the row."""
+        """Return the accessor's name for the row."""
         return sample_name(self.encoded, row)
 
     def __repr__(self) -> str:

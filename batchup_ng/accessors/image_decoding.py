@@ -1,15 +1,16 @@
-"""Encoded pictures, decoded.
+"""Decoding of encoded images.
 
-What a pixel is: the file is opened, decoded, reduced to 8 bits where it holds 16, turned as its EXIF orientation says,
-converted to the mode asked for, cropped, resized, in that order, each step left out where it would change nothing. For
-an upright file that is ``Image.open(path).convert(mode).resize((width, height), filter)``, byte for byte, whichever
-library decodes: simplejpeg (libjpeg-turbo) does where it is installed and has nothing to complain of, else Pillow, by
-whose words a file is whole or broken. With ``resize="fast"`` the JPEG decoder makes a half, a quarter or an eighth of
-the picture, by leaving out the higher frequencies, as long as that is no smaller than what is asked for; OpenCV does
-the rest, without antialiasing.
+The steps, in this order: open the file, decode it, reduce 16 bits to 8, turn it by its EXIF orientation, convert it to
+the requested mode, crop, resize. A step that would change nothing is left out. For an upright file, the result is
+``Image.open(path).convert(mode).resize((width, height), filter)``, byte for byte, whichever library decodes.
+simplejpeg (libjpeg-turbo) decodes if it is installed and has nothing to complain of, else Pillow. Pillow decides
+whether a file is whole or broken. With ``resize="fast"`` the JPEG decoder makes a half, a quarter or an eighth of the
+image, by leaving out the higher frequencies, as long as that is no smaller than the requested size. OpenCV does the
+rest, without antialiasing.
 
-Nothing in a file is trusted. Only files in one of `FORMATS` are decoded, none of which runs another program, and
-through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the process.
+Nothing in a file is trusted. Only files in one of `FORMATS` are decoded. None of these formats runs another program.
+Files are opened through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the
+process.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from ..memory_pool import BufferPool
 from .crops import Box, CenterCrop, RandomResizedCrop
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
-"""Formats that are read, as Pillow names them, where the installed Pillow can."""
+"""Formats that are read, by Pillow's names, if the installed Pillow can."""
 CHANNELS = {"RGB": (3,), "L": (), "RGBA": (4,)}
-"""Modes that are offered, with the axes that they add to height and width."""
+"""Modes, with the axes that each adds to height and width."""
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
-"""Ways to resize by Pillow, all antialiased but the first."""
+"""Pillow's ways to resize, all antialiased but the first."""
 REDUCED = (8, 4, 2)
-"""By how much the decoder reduces: by other factors, which libjpeg-turbo has no vector code for, it is slower than not
-at all."""
+"""Factors by which the decoder reduces. libjpeg-turbo has no vector code for others, which are slower than no
+reduction."""
 WHOLE_BYTES = 1 << 27
-"""Files of more bytes are not read into memory; Pillow decodes them piece by piece."""
+"""Files with more bytes are not read into memory; Pillow decodes them piece by piece."""
 MAY_ORIENT = frozenset({0xE1, 0xFF, *range(0xD0, 0xD8)})
-"""Markers of a JPEG behind which Pillow looks for an orientation: APP1, which holds EXIF or XMP data, and those without
-a length, a byte that fills and RST, which are rare before the first scan."""
+"""JPEG markers after which Pillow looks for an orientation: APP1, which holds EXIF or XMP data, and markers without a
+length, fill bytes and RST, which are rare before the first scan."""
 UINT8 = np.dtype(np.uint8)
 SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
-"""Where pictures are decoded that are then resized: fresh memory costs as much as decoding."""
+"""Memory for images that are decoded and then resized: fresh memory costs as much as decoding."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How a picture is decoded, and what becomes of it; see :class:`~.pictures.Pictures` for what these are."""
+    """How an image is decoded and changed; :class:`~.pictures.Pictures` describes the options."""
 
     mode: str
     size: tuple[int, int] | None
@@ -60,12 +61,12 @@ class Decoding:
     pillow: bool
 
     def picture(self, data: bytes | IO[bytes], drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
-        """Return a picture as ``uint8``, ``(height, width)`` with the axis of the mode: `out`, if that is given.
+        """Return an image as ``uint8``, ``(height, width)`` with the axis of the mode; in `out`, if that is given.
 
         Args:
-            data: The encoded picture, or a file of it at its beginning, which is closed.
+            data: The encoded image, or a file at its beginning, which is closed.
             drawn: Numbers from [0, 1), as many as the crop draws.
-            out: Contiguous, of the shape of the picture.
+            out: Contiguous, of the shape of the image.
         """
         if not isinstance(data, bytes):
             with data:
@@ -74,7 +75,7 @@ class Decoding:
         if turbo is not None and data.startswith(b"\xff\xd8\xff"):
             try:
                 return self._made(ByTurbo(turbo, data, self), drawn, out)
-            except ValueError as error:  # of simplejpeg, which refuses what is broken, rare or odd
+            except ValueError as error:  # simplejpeg refuses files that are broken, rare or odd
                 raise_if_of_signal_handler(error)
         return self._made(ByPillow(io.BytesIO(data), self), drawn, out)
 
@@ -101,12 +102,12 @@ class Decoding:
 
 
 def _cut(stored: ByTurbo | ByPillow, box: Box, factor: int, out: np.ndarray | None) -> np.ndarray:
-    """Return a part of a picture, reduced by `factor`: in `out`, if that is given."""
+    """Return a part of an image, reduced by `factor`; in `out`, if that is given."""
     whole = box.size == stored.size
     pixels = stored.pixels(factor, out if whole else None)
     if not whole:
         edges = (box.top, box.top + box.size[0], box.left, box.left + box.size[1])
-        # Half up, not to even: of two pixels, reduced to one, none would be left.
+        # Half up, not to even: two pixels, reduced to one, would become none.
         top, bottom, left, right = ((2 * edge + factor) // (2 * factor) for edge in edges)
         pixels = pixels[top:bottom, left:right]
     if out is None or pixels is out:
@@ -119,11 +120,11 @@ class ByTurbo:
     """A JPEG that simplejpeg decodes.
 
     Attributes:
-        size: Height and width of the picture, upright.
-        reduces: Whether it can be reduced as it is decoded.
+        size: Height and width of the upright image.
+        reduces: Whether the decoder can reduce it.
 
     Raises:
-        ValueError: here or in :meth:`pixels`, it is none that simplejpeg decodes as Pillow does, without a complaint.
+        ValueError: here or in :meth:`pixels`: simplejpeg would decode it otherwise than Pillow, or complains of it.
     """
 
     reduces = True
@@ -136,12 +137,12 @@ class ByTurbo:
         self._data = data
         self._stored = height, width
         self._mode = how.mode
-        self._kind = how.mode if how.mode != "L" or colours == "Gray" else "RGB"  # a decoder's grey is not Pillow's
+        self._kind = how.mode if how.mode != "L" or colours == "Gray" else "RGB"  # other decoders' grey differs
         self._orientation = _orientation(data)
         self.size = (width, height) if self._orientation >= 5 else (height, width)
 
     def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
-        """Return the pixels, upright, in the mode, reduced by `factor`."""
+        """Return the upright pixels, in the mode, reduced by `factor`."""
         height, width = (-(-side // factor) for side in self._stored)
         shape = height, width, {"RGB": 3, "RGBA": 4, "L": 1}[self._kind]
         as_it_is = self._orientation == 1 and (self._kind == self._mode)
@@ -160,19 +161,19 @@ class ByTurbo:
         return _turned(made, self._orientation)
 
     def image(self) -> Image.Image:
-        """Return the whole picture."""
+        """Return the whole image."""
         return Image.fromarray(self.pixels(1, None))
 
 
 class ByPillow:
-    """A picture that Pillow decodes, with the attributes of :class:`ByTurbo`."""
+    """An image that Pillow decodes, with the attributes of :class:`ByTurbo`."""
 
     def __init__(self, file: IO[bytes], how: Decoding) -> None:
         self._file = file
         self._how = how
         self._image: Any = _open(file, how.max_pixels)
         self.reduces = isinstance(self._image, JpegImagePlugin.JpegImageFile)
-        if self.reduces:  # which is decoded once it is known how much it may be reduced
+        if self.reduces:  # decoded later, when its reduction is known
             turned = _orientation_of(self._image) >= 5
         else:
             turned = False
@@ -180,11 +181,11 @@ class ByPillow:
         self.size: tuple[int, int] = self._image.size if turned else self._image.size[::-1]
 
     def pixels(self, factor: int, out: np.ndarray | None) -> np.ndarray:
-        """Return the pixels, upright, in the mode, reduced by `factor`."""
+        """Return the upright pixels, in the mode, reduced by `factor`."""
         return np.asarray(self.image(factor))
 
     def image(self, factor: int = 1) -> Image.Image:
-        """Return the whole picture, reduced by `factor`."""
+        """Return the whole image, reduced by `factor`."""
         if self.reduces:
             if factor > 1:
                 self._image.draft(None, [side // factor for side in self._image.size])
@@ -202,7 +203,7 @@ class ByPillow:
 
 @functools.cache
 def simplejpeg() -> Any:
-    """Return the module, None where it is not installed."""
+    """Return the module; None if it is not installed."""
     try:
         import simplejpeg
     except ImportError:
@@ -232,14 +233,14 @@ def opencv() -> Any:
 
 
 def _orientation(data: bytes) -> int:
-    """Return the EXIF orientation of a JPEG, 1 to 8; 1 where there is none that can be read."""
+    """Return the EXIF orientation of a JPEG, 1 to 8; 1 if there is none that can be read."""
     at = 2
     try:
         while data[at] == 0xFF and data[at + 1] != 0xDA:  # up to the first scan
             if data[at + 1] in MAY_ORIENT:
                 return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
             at += 2 + (data[at + 2] << 8) + data[at + 3]
-    except IndexError:  # cut off, which the decoder says
+    except IndexError:  # cut off; the decoder reports it
         pass
     return 1
 
@@ -251,7 +252,7 @@ def _orientation_of(image: Image.Image) -> int:
         raise
     except Exception as error:
         raise_if_of_signal_handler(error)
-        return 1  # a note that cannot be read is no reason to lose the picture
+        return 1  # unreadable metadata is no reason to lose the image
     return orientation if orientation in range(1, 9) else 1
 
 
@@ -271,7 +272,7 @@ _HOLD_ORIENTATION = frozenset({"exif", "Raw profile type exif", "xmp", "XML:com.
 
 @functools.cache
 def _readers() -> list[tuple[Callable[[IO[bytes], str], Image.Image], Callable[[bytes], bool | str] | None]]:
-    """Return what opens each of `FORMATS`, with what recognises its first bytes."""
+    """Return the function that opens each of `FORMATS`, and the function that recognises its first bytes."""
     Image.init()
     return [Image.OPEN[name] for name in FORMATS if name in Image.OPEN]
 
@@ -289,7 +290,7 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
             file.seek(0)
             image = factory(file, "")
         except (SyntaxError, IndexError, TypeError, struct.error) as error:
-            cause = error  # what Pillow takes for: not of this format after all
+            cause = error  # Pillow raises these for a file of another format
             continue
         width, height = image.size
         if width * height > max_pixels:
@@ -299,15 +300,15 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
 
 
 def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
-    """Decode the pixels as Pillow does where its ``LOAD_TRUNCATED_IMAGES`` is `fills`.
+    """Decode the pixels as Pillow does if its ``LOAD_TRUNCATED_IMAGES`` is `fills`.
 
-    That one is never set here, for other threads of the program may be decoding by it.
+    This function never sets that variable: other threads of the program may be decoding by it.
     """
     if ImageFile.LOAD_TRUNCATED_IMAGES and not fills:
         hidden = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole"
         raise OSError(f"{hidden}; unset it, or pass truncated='fill'")
     if fills and isinstance(stored, JpegImagePlugin.JpegImageFile):
-        mark = iter([b"\xff\xd9"])  # of the end, where the file lacks it: the decoder then fills the rest
+        mark = iter([b"\xff\xd9"])  # the end mark, if the file lacks it: the decoder then fills the rest
         setattr(stored, "load_read", lambda size: file.read(size) or next(mark, b""))  # noqa: B010
     try:
         stored.load()
@@ -315,30 +316,30 @@ def _load(stored: Any, file: IO[bytes], fills: bool) -> None:
         raise_if_of_signal_handler(error)
         if not fills:
             raise
-        if stored.tile:  # the rest of what Pillow's own load() does
+        if stored.tile:  # the rest of Pillow's own load()
             stored.tile = []
             stored.load_end()
-        stored.load()  # which raises if there is nothing at all
+        stored.load()  # raises if there are no pixels at all
 
 
 def _turn_upright(stored: Image.Image) -> None:
-    """Turn a loaded picture as its EXIF orientation says (EXIF 2.32, 4.6.4 A)."""
-    # Pillow turns TIFF files as they are loaded; most other files hold nothing that could say.
+    """Turn a loaded image by its EXIF orientation (EXIF 2.32, 4.6.4 A)."""
+    # Pillow turns TIFF files as they are loaded; most other files have no orientation.
     if stored.format == "TIFF" or _HOLD_ORIENTATION.isdisjoint(stored.info):
         return
     try:
         ImageOps.exif_transpose(stored, in_place=True)
     except MemoryError:
         raise
-    except Exception as error:  # a note that cannot be read is no reason to lose the picture
+    except Exception as error:  # unreadable metadata is no reason to lose the image
         raise_if_of_signal_handler(error)
 
 
 def _in_8_bits(stored: Image.Image) -> Image.Image:
-    """Return a grey picture of 16 bits scaled to 8; Pillow's own conversion clips at 255."""
+    """Return a grey image of 16 bits scaled to 8; Pillow's own conversion clips at 255."""
     # Pillow opens 16-bit PPM files, and before version 11 PNG files too, as 32-bit integers.
     if stored.mode[:4] != "I;16" and not (stored.mode == "I" and stored.format in ("PNG", "PPM")):
         raise ValueError(f"pixels of mode {stored.mode!r} have no known range; write it with 8 or 16 bits a channel")
-    white = 2 ** getattr(stored, "tag_v2", {}).get(258, (16,))[0] - 1  # TIFF tag BitsPerSample; 12 is met too
+    white = 2 ** getattr(stored, "tag_v2", {}).get(258, (16,))[0] - 1  # TIFF tag BitsPerSample; 12 occurs too
     values = np.minimum(np.asarray(stored), white).astype(np.uint32)
     return Image.fromarray(((values * 255 + white // 2) // white).astype(np.uint8))

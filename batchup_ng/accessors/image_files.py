@@ -1,4 +1,4 @@
-"""Picture files as an array that is decoded when it is read."""
+"""Image files as an array that is decoded when it is read."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .storage.remote import is_remote
 
 
 class ImageFiles(Pictures):
-    """Picture files as an accessor: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[index array]``, ``a[boolean mask]``.
+    """Image files as an accessor: ``len(a)``, ``a[int]``, ``a[slice]``, ``a[index array]``, ``a[boolean mask]``.
 
     With `size`, several rows are one array ``(n, height, width, 3)`` of `dtype` (``(n, height, width)`` for mode
-    ``"L"``, ``(n, height, width, 4)`` for ``"RGBA"``), and one row is that without its first axis. Without `size`
-    several rows are a list of such arrays, each of its own picture's size. All arrays are the caller's to write to.
+    ``"L"``, ``(n, height, width, 4)`` for ``"RGBA"``), and one row is the same without the first axis. Without `size`,
+    several rows are a list of such arrays, each in the size of its image. The caller may write to all arrays.
 
-    The values are 0–255 whatever `dtype` is, cast as by ``astype``;
-    :class:`~batchup_ng.accessors.ImageArrayUInt8ToFloat32` around it scales them. Pictures with 16 bits are scaled
-    to 8, rounded. Pictures are turned upright by their EXIF orientation (unreadable EXIF data counts as upright), a
-    file with several frames gives its first, and `size` does not keep the ratio of the sides without `crop`.
-    Transparency is dropped, not blended, unless `mode` is ``"RGBA"``.
+    The values are 0–255 for every `dtype`, cast as by ``astype``;
+    :class:`~batchup_ng.accessors.ImageArrayUInt8ToFloat32` around it scales them. Images with 16 bits are scaled
+    to 8, rounded. Images are turned upright by their EXIF orientation (unreadable EXIF data counts as upright). A file
+    with several frames gives its first. `size` does not keep the ratio of the sides without `crop`. Transparency is
+    dropped, not blended, unless `mode` is ``"RGBA"``.
 
     Args:
         paths: A sequence of ``str`` or ``os.PathLike``: a list, a NumPy array, a pandas column (by position). Relative
-            ones are looked up in the folder that is current now, whatever it is when they are read, and wherever.
-        size: This and the others are those of :class:`~batchup_ng.accessors.pictures.Pictures`.
+            paths are relative to the folder that is current now, regardless of when and where they are read.
+        size: As for :class:`~batchup_ng.accessors.pictures.Pictures`; so are the other arguments.
 
     Raises:
         ArgumentError: an argument breaks a rule; `paths` is empty.
-        ArgumentTypeError: an argument is of a wrong kind; `paths` is one path, or holds anything but paths.
-        ImportError: ``"fast"`` or ``"simplejpeg"`` is asked for, and the extra ``images`` is not installed.
+        ArgumentTypeError: an argument has a wrong type; `paths` is one path, or holds anything but paths.
+        ImportError: ``"fast"`` or ``"simplejpeg"`` is requested, and the extra ``images`` is not installed.
     """
 
     @known_names(RENAMED)
@@ -62,11 +62,11 @@ class ImageFiles(Pictures):
         return len(self._paths)
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
-        """Return the paths of the pictures `rows`, absolute."""
+        """Return the absolute paths of the images `rows`."""
         return [os.path.join(self._folder, self._paths[row]) for row in rows]
 
     def sample_name(self, row: int) -> str:
-        """Return the path of a picture."""
+        """Return the path of an image."""
         return self._paths[row % len(self)]
 
     def __repr__(self) -> str:

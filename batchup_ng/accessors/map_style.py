@@ -1,8 +1,8 @@
-"""An accessor over anything that gives its samples one at a time.
+"""An accessor over anything that returns its samples one at a time.
 
-Structure is decided by the first sample of a batch. Nothing is guessed from lists: ``[1, 2]`` as a sample stays a list,
-for whether it means two columns or a vector is known to its owner only. The data set is read on whichever thread asks,
-with no lock: it must be as thread-safe as the pool needs it to be.
+The first sample of a batch decides the structure. Nothing is guessed from lists: a sample ``[1, 2]`` stays a list,
+because only its owner knows whether it means two columns or a vector. The thread that asks reads the data set, with no
+lock: the data set must be as thread-safe as the pool requires.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..memory_pool import FRESH
 from .base import checked_rows, chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)
-"""What counts as a number."""
+"""Types that count as a number."""
 
 
 class MapStyle:
     """A data set with ``__len__`` and ``__getitem__(int)`` (of torch or Hugging Face, say) as an accessor.
 
-    ``m[i]`` is ``dataset[i]`` as it is. A slice, a 1-D array or list of row numbers, or a boolean mask gives the
+    ``m[i]`` is ``dataset[i]``, unchanged. A slice, a 1-D array or list of row numbers, or a boolean mask gives the
     samples of those rows stacked:
 
     - arrays, tensors and numbers of one shape: one array with a new first axis, of NumPy's common dtype;
@@ -33,19 +33,19 @@ class MapStyle:
     - tuples: a tuple of such columns; mappings: a ``dict`` of them, keys in the order of the first sample;
     - strings, ``None``, lists, pictures, all other objects: the list of them.
 
-    With no rows, row 0 is read to learn the structure. A data set with ``__getitems__(list of int)`` (a convention of
-    torch) is asked for all the rows at once. In an ``ArrayDataSource`` the columns of samples ``(x, y)`` stand beside
-    the others: batches of ``ArrayDataSource([MapStyle(dataset), weights])`` are ``(x, y, weights)``.
+    If there are no rows, row 0 is read to learn the structure. If the data set has ``__getitems__(list of int)`` (a
+    convention of torch), it gets all rows in one call. In an ``ArrayDataSource``, the columns of samples ``(x, y)`` are
+    put next to the other columns: batches of ``ArrayDataSource([MapStyle(dataset), weights])`` are ``(x, y, weights)``.
 
     >>> squares = MapStyle([(i, i * i) for i in range(5)])
     >>> squares[1:4]
     (array([1, 2, 3]), array([1, 4, 9]))
 
     Args:
-        dataset: Where the samples come from. It is kept as ``.dataset``, never copied.
+        dataset: The data set. It is kept as ``.dataset``, never copied.
 
     Raises:
-        ArgumentTypeError: `dataset` lacks one of the two methods, has no length, or goes by key (a mapping).
+        ArgumentTypeError: `dataset` lacks one of the two methods, has no length, or is indexed by key (a mapping).
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -56,7 +56,7 @@ class MapStyle:
         return len(self.dataset)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return one sample as it is, or the samples of several rows stacked, in the order asked for.
+        """Return one sample unchanged, or the samples of several rows stacked, in the order asked for.
 
         Raises:
             IndexError: a row is out of range, or a mask has another length than the data set.
@@ -70,7 +70,7 @@ class MapStyle:
         return _without_rows(_stack([self.dataset[0]], [0]))
 
     def samples(self, rows: np.ndarray) -> list[Any]:
-        """Return the samples of some rows, ``(n,) int``, as the data set gives them; those that it keeps are copied."""
+        """Return the samples of some rows, ``(n,) int``, as the data set gives them; copies of samples it keeps."""
         return list(finished(self._samples(checked_rows(rows, len(self)).tolist()), FRESH))
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ def _check_dataset(dataset: Any) -> None:
 
 
 def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
-    """Return `samples`, which are those of `rows`, as columns."""
+    """Stack the samples of `rows` into columns."""
     if not samples:
         return []
     form = _form(samples[0])
@@ -123,11 +123,11 @@ def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
         return {key: _stack([sample[key] for sample in samples], rows) for key in samples[0]}
     if form[0] == "array":
         return _stack_arrays(samples, rows)
-    return [copied(sample) for sample in samples]  # for the data set may keep them, and a map write to them
+    return [copied(sample) for sample in samples]  # the data set may keep them, and a map may write to them
 
 
 def _form(sample: Any) -> tuple[str, Any]:
-    """Return what `sample` is, equal for samples that can share a batch."""
+    """Return the form of `sample`, equal for samples that can share a batch."""
     if isinstance(sample, tuple):
         return "tuple", len(sample)
     if isinstance(sample, Mapping):
@@ -168,7 +168,7 @@ def _stack_arrays(samples: Sequence[Any], rows: list[int]) -> np.ndarray | list[
 
 
 def _without_rows(column: Any) -> Any:
-    """Return the same structure with all its rows cut off."""
+    """Return the same structure without rows."""
     if isinstance(column, tuple):
         return tuple(map(_without_rows, column))
     if isinstance(column, dict):

@@ -1,6 +1,7 @@
-"""Many paths in two arrays: a copy of each is shared by all worker processes, where a list would be sent to every one.
+"""Many paths in two arrays. All worker processes share one copy, while a list would be sent to each worker.
 
-A ``str`` of 60 characters takes 109 bytes, 8 in a list, and as much again in every worker; packed it takes 68, once.
+A ``str`` of 60 characters takes 109 bytes, 8 more in a list, and as much again in every worker. Packed, it takes 68,
+once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 
 PIECE = 1 << 16
-"""Paths that are encoded at once; no more of them are in memory as objects, where they come one by one."""
+"""Paths that are encoded at once; if paths come one by one, no more of them are in memory as objects."""
 
 
 class PackedPaths(Sequence[str]):
-    """A sequence of paths, which may be made of an iterable that is larger than memory would hold as a list.
+    """A sequence of paths. It may be made from an iterable that would exceed memory as a list.
 
     Raises:
-        ArgumentTypeError: something else than a ``str`` or an ``os.PathLike`` of one is among them.
+        ArgumentTypeError: an entry is not a ``str`` or an ``os.PathLike`` of one.
 
     >>> paths = PackedPaths(f"{number}.png" for number in range(3))
     >>> len(paths), paths[1], list(paths[1:])
@@ -31,14 +32,14 @@ class PackedPaths(Sequence[str]):
     """
 
     _errors = "surrogatepass"
-    """How what is no UTF-8 is decoded."""
+    """How bytes that are not UTF-8 are decoded."""
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
         self._pack(("", piece) for piece in _pieces(paths))
 
     @classmethod
     def of_folders(cls, folders: Iterable[tuple[str, Sequence[str]]]) -> PackedPaths:
-        """Return the paths of files that are given as ``(what all of these begin with, their names)``."""
+        """Return the paths of files, given as ``(common beginning, names)``."""
         made = cls.__new__(cls)
         made._pack(folders)
         return made
@@ -46,7 +47,7 @@ class PackedPaths(Sequence[str]):
     def _pack(self, folders: Iterable[tuple[str, Sequence[str]]]) -> None:
         joined, lengths = bytearray(), [np.zeros(1, np.int64)]
         for prefix, names in folders:
-            text = prefix.join(["", *names])  # in one call, which is what makes it fast
+            text = prefix.join(["", *names])  # one call makes it fast
             raw = _encoded(text)
             one_byte_each = len(raw) == len(text)
             counted = map(len, names if one_byte_each else [_encoded(prefix + name) for name in names])
@@ -74,11 +75,11 @@ class PackedPaths(Sequence[str]):
 
 
 def packed_paths(paths: Any) -> PackedPaths:
-    """Return `paths`, a sequence of at least one path, packed; themselves if they are.
+    """Return `paths`, a sequence of at least one path, packed. Packed paths are returned as they are.
 
     Raises:
         ArgumentError: it is empty.
-        ArgumentTypeError: it is one path, or nothing with an order, or holds anything but paths.
+        ArgumentTypeError: it is one path, has no order, or holds anything but paths.
     """
     if isinstance(paths, (str, bytes, os.PathLike)):
         pattern = isinstance(paths, str) and glob.has_magic(paths)
@@ -108,7 +109,7 @@ def _pieces(paths: Iterable[Any]) -> Iterator[list[str]]:
 
 
 def path_text(position: int, path: Any) -> str:
-    """Return the text of what must be a path; the error says at which position it is."""
+    """Return the text of a path; for anything else, raise an error with its position."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
         hint = "leave it out"

@@ -1,7 +1,7 @@
 """A column of texts in two arrays: each text takes its own length, and worker processes share both arrays.
 
 A NumPy array of texts gives each row the width of the longest: one text of 20,000 characters among 20,000 short ones
-makes 1.6 GB of 120 kB. A list of texts, or an array of objects, is copied to every worker.
+turns 120 kB into 1.6 GB. A list of texts, or an array of objects, is copied to every worker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asks the system for the rows that are about to be read from a file that is larger than memory.
+"""Announces rows to the system before they are read from a file that is larger than memory.
 
-The system reads a mapped file with up to megabytes around a page, and lets the reader wait each time. Of a file that
-fits into memory all is wanted sooner or later; of a larger one, told which rows come next, it reads these, all at once,
-and no others.
+By default the system reads up to megabytes of a mapped file around a page, and the reader waits each time. If the file
+fits into memory, all of it is needed sooner or later. For a larger file, these functions announce the next rows. The
+system then reads these, all at once, and no others.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _POPULATE_READ = 22
 """``MADV_POPULATE_READ`` of Linux 5.14, which the standard library does not name."""
 
 _SEGMENTS, _MOST_BYTES = 1024, 2**30
-"""How many rows, and how many bytes, ``process_vm_readv`` takes at once at most: ``IOV_MAX``, and below 2 GiB."""
+"""Rows, and bytes, that ``process_vm_readv`` takes at once, at most: ``IOV_MAX``, and below 2 GiB."""
 
 
 def exceeds_memory(array: np.ndarray) -> bool:
-    """Return whether an array lies over a file and is larger than half of the memory, which other things need too."""
+    """Return whether an array lies over a file and is larger than half of the memory: other things need memory too."""
     return is_mapped(array) and array.nbytes > _half_of_memory()
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Return whether an array lies over mapped memory, which that of a worker does without being a ``numpy.memmap``."""
+    """Return whether an array lies over mapped memory. A worker's array may do so without being a ``numpy.memmap``."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -52,9 +52,9 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
 
 
 def map_pages(mapping: mmap.mmap, start: int, end: int) -> None:
-    """Have this process map the bytes from `start` to `end` now: each first look at a page would cost it more.
+    """Map the bytes from `start` to `end` into this process now: mapping each page at its first access costs more.
 
-    An older Linux leaves it at that.
+    An older Linux ignores this.
     """
     first = start // mmap.PAGESIZE * mmap.PAGESIZE
     with contextlib.suppress(OSError):
@@ -63,13 +63,13 @@ def map_pages(mapping: mmap.mmap, start: int, end: int) -> None:
 
 @functools.cache
 def _half_of_memory() -> float:
-    """Return half of the bytes of memory that there are, or that a container allows."""
+    """Return half of the machine's memory in bytes, or of a container's limit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([memory, *[limit for limit, _ in system_limits.memory_limits()]]) / 2
 
 
 def file_name(accessor: Any) -> str | None:
-    """Return the file that an array is mapped from; None if it is from none."""
+    """Return the file that an array is mapped from; None if there is none."""
     while accessor is not None:
         if isinstance(accessor, np.memmap) and accessor.filename is not None:
             return str(accessor.filename)
@@ -80,9 +80,9 @@ def file_name(accessor: Any) -> str | None:
 def copy_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
     """Write `rows`, ``(n,) int64`` in range, of an array in C order into `out`; False if some page cannot be read.
 
-    The file below it may have been cut short: the system, which copies, finds that out, where a look at such a page
-    would end the process by SIGBUS. It takes twice as long as a copy (measured), and returns False too where a
-    container does not let it.
+    The file under the array may have been cut short. The system copies the rows and notices that, while an access to
+    such a page would end the process by SIGBUS. This takes twice as long as a copy (measured). It also returns False if
+    a container forbids the call.
     """
     row_bytes = array.nbytes // len(array)
     at_once = min(_SEGMENTS, max(1, _MOST_BYTES // row_bytes))
@@ -103,7 +103,7 @@ _LIBC = ctypes.PyDLL(None)
 _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 _UNLOCKED = ctypes.CDLL(None)
-if hasattr(_UNLOCKED, "process_vm_readv"):  # of Linux
+if hasattr(_UNLOCKED, "process_vm_readv"):  # Linux
     _OF_SEGMENTS = (ctypes.c_void_p, ctypes.c_ulong)
     _UNLOCKED.process_vm_readv.argtypes = [ctypes.c_int, *_OF_SEGMENTS, *_OF_SEGMENTS, ctypes.c_ulong]
     _UNLOCKED.process_vm_readv.restype = ctypes.c_ssize_t

@@ -1,4 +1,4 @@
-"""Encoded pictures as an array that is decoded when it is read: what those in files and those in memory share."""
+"""Encoded images as an array that is decoded when it is read: the base for images in files and in memory."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ RENAMED = {
     **dict.fromkeys(["resample", "interpolation"], "pass the filter as resize="),
     **dict.fromkeys(["transform", "transforms"], "apply it by a map of the source: source.map(...), .map_samples(...)"),
 }
-"""What to do instead of options of others."""
+"""Advice for options of other libraries."""
 
 
 class Pictures(ABC):
-    """Pictures of which a subclass opens the encoded ones.
+    """Images; a subclass opens the encoded ones.
 
     Args:
-        size: ``(height, width)``, or one int for a square; None leaves each picture its own.
+        size: ``(height, width)``, or one int for a square; None keeps the size of each image.
         mode: ``"RGB"``, ``"L"`` (grey) or ``"RGBA"``.
         dtype: Any numeric dtype that holds all of 0–255.
-        resize: How pictures come to `size`. ``"bilinear"`` and Pillow's other filters, ``"box"``, ``"hamming"``,
-            ``"bicubic"`` and ``"lanczos"``, are antialiased, as is good for pictures that are made much smaller;
-            ``"nearest"`` is not. ``"fast"`` takes OpenCV's bilinear filter, which is not either, behind a JPEG decoder
-            that makes a half, a quarter or an eighth where that is enough (extra ``images``).
-        crop: What part is resized to `size`: None for all of it, which changes the ratio of its sides; ``"center"`` or
-            a :class:`CenterCrop`; ``"random"`` or a :class:`RandomResizedCrop`, for each sample another in each epoch.
-        decoder: ``"auto"`` decodes JPEG by simplejpeg where that is installed (extra ``images``), others by Pillow;
+        resize: How images are resized to `size`. ``"bilinear"`` and Pillow's other filters, ``"box"``, ``"hamming"``,
+            ``"bicubic"`` and ``"lanczos"``, are antialiased, which is good for images that are made much smaller;
+            ``"nearest"`` is not. ``"fast"`` uses OpenCV's bilinear filter, which is not either, after a JPEG decoder
+            that makes a half, a quarter or an eighth if that is enough (extra ``images``).
+        crop: The part that is resized to `size`: None for the whole image, which changes the ratio of its sides;
+            ``"center"`` or a :class:`CenterCrop`; ``"random"`` or a :class:`RandomResizedCrop`, which takes another
+            part of each sample in each epoch.
+        decoder: ``"auto"`` decodes JPEG by simplejpeg if it is installed (extra ``images``), others by Pillow;
             ``"simplejpeg"`` insists on it; ``"pillow"`` does without. The pixels are the same.
-        max_pixels: Pictures with more are refused before they are decoded. The default is Pillow's own limit.
-        truncated: What to do about a file that ends too early: ``"error"``, or ``"fill"`` what is missing, as Pillow
-            does where ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None is what that says now. Where
-            it is set later, ``"error"`` refuses every file that Pillow decodes, since none can be told to be whole.
+        max_pixels: Images with more pixels are refused before they are decoded. The default is Pillow's own limit.
+        truncated: The treatment of a file that ends too early: ``"error"``, or ``"fill"``, which fills the missing part
+            as Pillow does if ``PIL.ImageFile.LOAD_TRUNCATED_IMAGES`` is set (grey or black). None takes the present
+            value of that variable. If it is set later, ``"error"`` refuses every file that Pillow decodes, because
+            Pillow no longer reports whether a file is whole.
     """
 
     def __init__(
@@ -68,57 +70,57 @@ class Pictures(ABC):
         if decoder == "simplejpeg" and simplejpeg() is None:
             raise ImportError("decoder='simplejpeg' needs simplejpeg: pip install 'batchup_ng[images]'")
         if resize == "fast":
-            opencv()  # or say what is missing, before anything is read
+            opencv()  # raise now if it is missing, before any read
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def sample_name(self, row: int) -> str | None:
-        """Return the path of a picture; None where it has none."""
+        """Return the path of an image; None if it has none."""
 
     @abstractmethod
     def _encoded(self, rows: Sequence[int]) -> Any:
-        """Return what :meth:`_opened` is given for each of `rows`."""
+        """Return the argument of :meth:`_opened` for each of `rows`."""
 
     @abstractmethod
     def _contents(self) -> Any:
-        """Return what the encoded pictures depend on, for :meth:`fingerprint`."""
+        """Return everything that the encoded images depend on, for :meth:`fingerprint`."""
 
     @abstractmethod
     def _opened(self, encoded: Any) -> bytes | IO[bytes]:
-        """Return the bytes of an encoded picture; where they are too many for memory, the file, to be closed."""
+        """Return the bytes of an encoded image; if they are too many for memory, the file, to be closed."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of every array that is returned."""
+        """The dtype of every returned array."""
         return self._dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(len, height, width, 3)``, the last axis as the mode has it; ``AttributeError`` without `size`."""
+        """``(len, height, width, 3)``, with the last axis of the mode; ``AttributeError`` without `size`."""
         if self._decoding.size is None:
             raise AttributeError("pictures of several sizes have no common `shape`; pass size= to have them resized")
         return (len(self), *self._decoding.size, *CHANNELS[self._decoding.mode])
 
     @property
     def have_size(self) -> bool:
-        """Whether all are resized to one size."""
+        """Whether all images are resized to one size."""
         return self._decoding.size is not None
 
     @property
     def draws(self) -> bool:
-        """Whether what a row gives is drawn at random."""
+        """Whether rows are drawn at random."""
         return self._decoding.crop is not None and self._decoding.crop.draws > 0
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return the pictures of `rows`, in the order asked for, as the class says.
+        """Return the images of `rows`, in the order asked for, as the class describes.
 
-        Random crops are drawn by the number of the row here, so that they are the same each time.
+        Here a random crop depends only on the number of the row, and is the same each time.
 
         Raises:
             IndexError: a row is out of range, or a mask has another length.
-            SampleReadError: a picture cannot be decoded; ``.source`` is its path.
+            SampleReadError: an image cannot be decoded; ``.source`` is its path.
         """
         chosen = chosen_rows(rows, len(self))
         several = [chosen] if isinstance(chosen, int) else chosen.tolist()
@@ -131,18 +133,18 @@ class Pictures(ABC):
         return pictures[0] if isinstance(chosen, int) else pictures
 
     def read_into(self, rows: np.ndarray, out: np.ndarray, rng: SampleRng | None = None) -> None:
-        """Decode `rows`, a 1-D integer array, straight into `out`, by several threads where others have nothing to do.
+        """Decode `rows`, a 1-D integer array, straight into `out`, by several threads if others are idle.
 
-        `out` is ``(len(rows), *shape[1:])``; without `size`, of the one shape that these pictures have. If one cannot
-        be decoded, the rows of `out` before it are written.
+        `out` is ``(len(rows), *shape[1:])``; without `size`, it has the common shape of these images. If an image
+        cannot be decoded, the rows of `out` before it are written.
 
         Args:
-            rng: What random crops are drawn from; None for the row numbers.
+            rng: The numbers for random crops; None draws them by the row numbers.
 
         Raises:
             IndexError: a row is out of range.
-            ArgumentError: `out` has another shape than the pictures.
-            SampleReadError: a picture cannot be decoded; ``.source`` is its path.
+            ArgumentError: `out` has another shape than the images.
+            SampleReadError: an image cannot be decoded; ``.source`` is its path.
         """
         if len(out) != len(rows):
             raise ArgumentError(f"out must have one row for each of the {len(rows)} rows asked for, not {len(out)}")
@@ -170,21 +172,21 @@ class Pictures(ABC):
         spread(read, len(rows))
 
     def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the pictures `rows`, none negative, encoded as they are stored, whatever the options are.
+        """Return the images `rows`, none negative, encoded as they are stored, regardless of the options.
 
         Raises:
-            SampleReadError: one cannot be read; ``.source`` is its path.
+            SampleReadError: an image cannot be read; ``.source`` is its path.
         """
         return [self._read_encoded(row, encoded) for row, encoded in zip(rows, self._encoded(rows), strict=True)]
 
     def fingerprint(self) -> list[Any]:
-        """Return what the pictures depend on: the options, the versions of the decoders, the encoded pictures."""
+        """Return everything that the images depend on: options, versions of the decoders, the encoded images."""
         libraries = [PIL, simplejpeg(), opencv() if self._decoding.resize == "fast" else None]
         versions = [getattr(library, "__version__", None) for library in libraries]
         return [str(self._decoding), str(self._dtype), versions, self._contents()]
 
     def _pictures(self, rows: list[int]) -> list[np.ndarray]:
-        """Return pictures each of its own size."""
+        """Return images, each in its own size."""
         encoded = self._encoded(rows)
         pictures: list[Any] = [None] * len(rows)
 
@@ -195,12 +197,12 @@ class Pictures(ABC):
         return pictures
 
     def _picture(self, row: int, encoded: Any, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:
-        """Return one picture as a ``uint8`` array: `out`, if that is given."""
+        """Return one image as a ``uint8`` array; in `out`, if that is given."""
         try:
-            with InterruptsHeld():  # Pillow takes any error for one of the file, and may decode on without a part of it
+            with InterruptsHeld():  # Pillow blames the file for any error, and may decode on without a part of it
                 return self._decoding.picture(self._opened(encoded), drawn, out)
         except MemoryError:
-            raise  # says something about this machine, not about the file
+            raise  # a fault of this machine, not of the file
         except Exception as error:
             raise self._unreadable(row, error) from error
 
@@ -255,7 +257,7 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return f"cannot be opened ({type(error).__name__}: {error.strerror}); check its path and permissions"
-    # The repr keeps control characters, which may come out of the file, from reaching a terminal.
+    # The repr keeps control characters, which the file may contain, from reaching a terminal.
     text = repr(str(error))[1:-1]
     remedy = "raise max_pixels if you trust it" if isinstance(error, Image.DecompressionBombError) else "replace it"
     return f"cannot be decoded ({type(error).__name__}: {text:.500}); {remedy}, or leave it out by on_error='skip'"

@@ -1,4 +1,4 @@
-"""Sequences of different lengths that lie one behind the other in one array."""
+"""Sequences of different lengths, one after the other in one array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .storage.base import StoredArray, runs
 class Ragged:
     """Rows of different lengths: row i is ``values[offsets[i]:offsets[i + 1]]``; several are a list.
 
-    It is how Arrow, PyTorch's nested tensors and most corpora of tokens keep sequences.
+    Arrow, PyTorch's nested tensors and most corpora of tokens keep sequences in this form.
 
     >>> words = Ragged(np.array([1, 2, 3, 4, 5, 6]), offsets=[0, 2, 2, 6])
     >>> words[[2, 0]], words.lengths
@@ -36,11 +36,11 @@ class Ragged:
         values: An array, a memmap, or an accessor with ``shape`` and ``dtype`` that takes slices, such as
             :class:`~batchup_ng.NpyRows`: ``(total, ...)``.
         offsets: Where each row begins, and where the last ends: ``(n + 1,) int``, not decreasing. Values before the
-            first and behind the last belong to no row.
+            first offset and after the last belong to no row.
 
     Raises:
-        ArgumentError: the offsets decrease, or reach beyond the values.
-        ArgumentTypeError: they are no whole numbers in one dimension, or `values` is no array.
+        ArgumentError: the offsets decrease, or exceed the number of values.
+        ArgumentTypeError: they are not whole numbers in one dimension, or `values` is not an array.
     """
 
     def __init__(self, values: Any, offsets: Any) -> None:
@@ -62,13 +62,13 @@ class Ragged:
 
     @property
     def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one, if the values say it of theirs."""
+        """How many neighbouring rows are as cheap to read together as one, by the `natural_block` of the values."""
         mean = (self.offsets[-1] - self.offsets[0]) / max(1, len(self))
         return max(1, int(self.values.natural_block / max(1, mean)))
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return int(self.values.natural_window)
 
     def __getitem__(self, rows: Any) -> Any:
@@ -87,7 +87,7 @@ class Ragged:
         return several
 
     def sample_name(self, row: int) -> str | None:
-        """Return what the values call the first of the row, or the file that they are mapped from."""
+        """Return the values' name for the first value of the row, or the file that they are mapped from."""
         start = min(int(self.offsets[row]), len(self.values) - 1)
         return file_name(self.values) or (sample_name(self.values, start) if start >= 0 else None)
 
@@ -101,7 +101,7 @@ class Ragged:
         return f"Ragged({len(self)} rows of {array_words(self.values)})"
 
     def _between(self, start: Any, end: Any) -> np.ndarray:
-        """Return some of the values, in memory of their own."""
+        """Return some of the values, in their own memory."""
         return np.array(self.values[int(start) : int(end)])
 
 

@@ -1,4 +1,4 @@
-"""Rows of one shape that threads, processes and programs share, each of which is there whole or not at all.
+"""Rows of one shape that threads, processes and programs share. Each row is there whole or not at all.
 
     in memory                                       in a folder
     ┌────────────────────────────────────┐          ┌────────────────────────────────────┐
@@ -9,25 +9,24 @@
     └────────────────────────────────────┘          │   then one byte                    │
                                                     └────────────────────────────────────┘
 
-Who owns what. The process that made the rows and each that got a pickle of them have both files open, and mapped to be
-read. A pickle names the descriptors that its sender has, which the receiver opens by way of ``/proc``. So all processes
-of a program share one table, and nothing with a name is left in memory, however they end.
+Ownership. The process that made the rows, and each that received a pickle of them, has both files open, and mapped for
+reading. A pickle names its sender's descriptors; the receiver opens them through ``/proc``. So all processes of a
+program share one table, and nothing with a name is left in memory, however they end.
 
-How a row is published. Its bytes are written, then, in a folder, its checksum, then its byte of the table. All is
-written by ``pwrite``: a full disk is then an error, where a store to mapped memory would be a SIGBUS, and the locks
-that the system takes order the writes for other processors. For the same reason ``pread`` reads the checksums: on a
-full disk in memory (tmpfs), a look at a mapped page that nobody wrote is a SIGBUS too. A writer that is killed in
-between leaves a row that is not there. Each row has one place and one value, so writers need no lock: two of them write
-the same bytes.
+Publication. The bytes of a row are written, then, in a folder, its checksum, then its byte of the table. All writes use
+``pwrite``. A full disk is then an error, while a store to mapped memory would be a SIGBUS; and the system's locks order
+the writes for other processors. For the same reason ``pread`` reads the checksums: on a full disk in memory (tmpfs), an
+access to a mapped page that nobody wrote is a SIGBUS too. If a writer is killed in between, its row is not there. Each
+row has one place and one value, so writers need no lock: two of them write the same bytes.
 
-A table lives as long as its program. A row that an earlier program left in a folder has a checksum that is not zero; it
-gets its byte of the table if its bytes have that checksum. They may have another: when the power is cut, the system may
+A table lives as long as its program. A row that an earlier program left in a folder has a checksum that is not zero. It
+gets its byte of the table if its bytes have that checksum. They may have another: at a power failure, the system may
 have written the checksum to the disk and not yet the row.
 
-A file that another program cuts short is lost for those that have it open, which read rows from the accessor from then
-on. They notice by its length, before and after they copy rows. The system copies them, one call a batch, for a look at
-a page that was cut off would be a SIGBUS. No row lies at the end of the file, so that to write one never gives it its
-length again; nor is the file of a path begun in place, but by who made it.
+A file that another program cuts short is lost for every process that has it open. From then on, these processes read
+the rows from the accessor. They check the file's length before and after they copy rows. The system copies the rows,
+one call per batch, because an access to a page that was cut off would be a SIGBUS. No row lies at the end of the file,
+so writing one never restores the file's length. Only the process that created a file writes its beginning.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ HEADER_BYTES = 4096
 """Bytes before the checksums of a file."""
 
 PART_BYTES = 1 << 20
-"""Bytes of checksums that are read at once."""
+"""Bytes of checksums to read at once."""
 
 
 class Form(NamedTuple):
-    """What rows are kept: the first `capacity` of `total` rows of `shape` and `dtype`, in memory or in the file `path`.
+    """Which rows are kept: the first `capacity` of `total` rows of `shape` and `dtype`, in memory or in `path`.
 
-    The file begins with `header`, which says what its rows are.
+    The file begins with `header`, which identifies its rows.
     """
 
     total: int
@@ -75,7 +74,7 @@ class Form(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What the place of the rows is called in messages."""
+        """The name of the rows' place in messages."""
         return "memory" if self.path is None else repr(self.path)
 
     @property
@@ -85,23 +84,23 @@ class Form(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the file of all rows: a byte behind the last row, which is never written."""
+        """Bytes of the file of all rows, with a byte after the last row that is never written."""
         return self.start + self.total * self.row_bytes + 1
 
 
 class Place(NamedTuple):
-    """Where a process has files open: its number; descriptor, device and inode of each."""
+    """The files that a process has open: its number; descriptor, device and inode of each file."""
 
     pid: int
     files: tuple[tuple[int, int, int], ...]
 
 
 class SharedRows:
-    """The rows of a form that are there already; row numbers count from 0.
+    """The rows of a form that are there already. Row numbers count from 0.
 
     Args:
-        form: What rows they are.
-        place: Where another process has them open. If that is out of reach, on another machine or because it has
+        form: The form of the rows.
+        place: The files of another process. If they are out of reach, on another machine or because that process has
             ended, they are opened as if they were made here: a file by its path, memory without a row in it.
 
     Raises:
@@ -113,7 +112,7 @@ class SharedRows:
         self._fds = [] if place is None else reached(place)
         if not self._fds:
             self._fds.append(nameless(form.total))
-            os.posix_fallocate(self._fds[0], 0, form.total)  # or reading it might find no memory: a SIGBUS
+            os.posix_fallocate(self._fds[0], 0, form.total)  # otherwise reading it might find no memory: a SIGBUS
             self._fds.append(nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
         self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
         nbytes = form.start + form.capacity * form.row_bytes
@@ -126,11 +125,11 @@ class SharedRows:
         self._values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
 
     def lost(self) -> bool:
-        """Return whether another program cut the file short, so that no row of it counts any more."""
+        """Return whether another program cut the file short. Its rows then no longer count."""
         return self.form.path is not None and os.fstat(self._fds[1]).st_size != self.form.file_bytes
 
     def there(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``. They are if the file is not lost."""
+        """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``. It holds as long as the file is not lost."""
         if self.lost():
             return np.zeros(len(rows), np.bool_)
         there: np.ndarray = self._table[rows]
@@ -145,9 +144,9 @@ class SharedRows:
         return there
 
     def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int64``, all of which are there, into `out`, ``(n, ...)`` in C order.
+        """Write `rows`, ``(n,) int64``, all of them there, into `out`, ``(n, ...)`` in C order.
 
-        What it writes of a file that is lost meanwhile counts for nothing.
+        If the file is lost during the call, the written rows do not count.
         """
         if self.form.path is None:
             fill_rows(self._values, rows, out)
@@ -168,19 +167,19 @@ class SharedRows:
         """Keep a row below the capacity; `data` is its bytes, ``(row_bytes,) uint8``.
 
         Raises:
-            OSError: there is no room for it, or the file is lost; it is then not there.
+            OSError: there is no room for it, or the file is lost; the row is then not there.
         """
         if self.lost():
             raise OSError(errno.ESTALE, "its file was cut short by another program")
         start = self.form.start + row * self.form.row_bytes
         _write(self._fds[1], data, start)
-        map_pages(self._mapped, start, start + data.nbytes)  # or the second epoch would be a third slower (measured)
+        map_pages(self._mapped, start, start + data.nbytes)  # else the second epoch is a third slower (measured)
         if self.form.path is not None:
             _write(self._fds[1], np.uint32(checksum(data)), HEADER_BYTES + 4 * row)
         _write(self._fds[0], np.uint8(1), row)
 
     def count(self) -> int:
-        """Return how many rows are there, those that an earlier program left included."""
+        """Return how many rows are there, including rows of earlier programs."""
         if self.lost():
             return 0
         if self.form.path is None:
@@ -198,7 +197,7 @@ class SharedRows:
 
 
 def checksum(data: np.ndarray) -> int:
-    """Return the CRC-32 of a row; 1 where that is 0, which stands for a row that was never written."""
+    """Return the CRC-32 of a row; 1 instead of 0, which stands for a row that was never written."""
     return zlib.crc32(data.data) or 1
 
 
@@ -217,17 +216,17 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def place_of(fds: list[int]) -> Place:
-    """Return by what another process reaches files that this one has open."""
+    """Return the place of files that this process has open, for another process."""
     return Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in fds))
 
 
 def reached(place: Place) -> list[int]:
-    """Return descriptors of this process for the files at a place; none where one of them is out of reach."""
+    """Return descriptors in this process for the files at a place; none if one of them is out of reach."""
     fds: list[int] = []
     with contextlib.suppress(OSError):
         for fd, *identity in place.files:
             fds.append(os.open(f"/proc/{place.pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
-            if _identity(fds[-1]) != tuple(identity):  # the process has ended, and its number is another's now
+            if _identity(fds[-1]) != tuple(identity):  # the process has ended, and its number is reused
                 break
         else:
             return fds
@@ -237,7 +236,7 @@ def reached(place: Place) -> list[int]:
 
 
 def nameless(nbytes: int) -> int:
-    """Return a descriptor of a file in memory, none of whose pages are there yet."""
+    """Return a descriptor of a file in memory that has no pages yet."""
     fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
     try:
         os.ftruncate(fd, nbytes or 1)
@@ -248,9 +247,9 @@ def nameless(nbytes: int) -> int:
 
 
 def _file(form: Form) -> int:
-    """Return a descriptor of the file of some rows, which is made where there is none that can be believed.
+    """Return a descriptor of the file of some rows. Make the file if there is none that fits.
 
-    One that cannot be is unlinked, not written to: a program that has it open keeps it as it is.
+    A file that does not fit is unlinked, not written to: a program that has it open keeps it as it is.
     """
     path = os.path.realpath(str(form.path))  # a link may lead to no file yet
     while True:
@@ -262,16 +261,16 @@ def _file(form: Form) -> int:
             except FileNotFoundError:
                 continue
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # of two programs one makes it
+            fcntl.flock(fd, fcntl.LOCK_EX)  # of two programs, one makes it
             found = os.fstat(fd)
             if is_new and found.st_nlink:
                 os.ftruncate(fd, form.file_bytes)
                 _write(fd, np.frombuffer(form.header, np.uint8), 0)
             if os.fstat(fd).st_size == form.file_bytes and os.pread(fd, len(form.header), 0) == form.header:
-                fcntl.flock(fd, fcntl.LOCK_UN)  # which a worker's descriptor would not do
+                fcntl.flock(fd, fcntl.LOCK_UN)  # a worker's descriptor would not release it
                 return fd
             with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.stat(path), found):  # else another program was here meanwhile
+                if os.path.samestat(os.stat(path), found):  # else another program has replaced it
                     os.unlink(path)
         except BaseException:
             os.close(fd)

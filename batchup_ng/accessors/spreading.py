@@ -1,7 +1,7 @@
-"""The work of one batch, spread over threads of its pool that have nothing else to do.
+"""The work of one batch, spread over idle threads of its pool.
 
-Who owns what. A pool's thread has in ``lender`` what lends it others while it runs a task. The thread that spreads its
-work takes part in it, and returns when all of it is done: none that it borrowed works on.
+Ownership. While a thread of a pool runs a task, its ``lender`` holds the function that borrows other threads. The
+thread that spreads its work takes part in it. It returns when all of the work is done: no borrowed thread works on.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 lender = threading.local()
-"""Has, as ``lend``, the method of the pool whose task this thread is in: a function of (work, the most of threads)."""
+"""Its ``lend`` is the method of the pool whose task this thread runs: a function of (work, most threads)."""
 
 
 class Borrowed(Protocol):
     """A thread that was asked to help."""
 
     def cancel(self) -> bool:
-        """Let it be; return False if it has begun."""
+        """Release it; return False if it has begun."""
 
     def result(self) -> Any:
         """Wait until it is done; raise an error if it was given up."""
 
 
 def spread(work: Callable[[int], None], n: int) -> None:
-    """Call ``work(0)`` to ``work(n - 1)``, on this thread and on idle ones of its pool.
+    """Call ``work(0)`` to ``work(n - 1)``, on this thread and on idle threads of its pool.
 
     Raises:
-        Exception: what the first of those that failed raised. All before it were done, some behind it may be.
+        Exception: the exception of the first call that failed. All calls before it are done, later ones may be.
     """
     lend = getattr(lender, "lend", None)
     if lend is None or n < 2:
@@ -39,7 +39,7 @@ def spread(work: Callable[[int], None], n: int) -> None:
     errors: dict[int, BaseException] = {}
 
     def some() -> None:
-        for place in places:  # one step of which is never in two threads at once
+        for place in places:  # each step of `places` runs in one thread at a time
             try:
                 work(place)
             except BaseException as error:

@@ -1,7 +1,8 @@
-"""An accessor that turns stored bytes into floating point numbers as they are read, as BatchUp 0.2.3 does to the bit.
+"""An accessor that turns stored bytes into floating point numbers as they are read, bit for bit like BatchUp 0.2.3.
 
-Scale and offset are rounded to ``float32`` once, each value is converted, multiplied, then added to, each step rounded
-to ``float32``. A fused multiply-add, or a table made in ``float64``, would differ in the last bit.
+Scale and offset are rounded to ``float32`` once. Each value is converted, multiplied by the scale, and added to the
+offset; each step is rounded to ``float32``. A fused multiply-add, or a table made in ``float64``, would differ in the
+last bit.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from .paging import file_name
 
 
 class ImageArrayUInt8ToFloat32:
-    """Pictures stored as ``uint8`` in 0–255, read as ``float32`` from `val_lower` to `val_upper`.
+    """Images stored as ``uint8`` in 0–255, read as ``float32`` from `val_lower` to `val_upper`.
 
-    ``a[rows]`` is ``arr_u8[rows]`` converted, of the same shape; where `arr_u8` gives a list of arrays (pictures of
-    several sizes), it is the list of them converted. Nothing is written to `arr_u8`.
+    ``a[rows]`` is ``arr_u8[rows]`` converted, of the same shape. If `arr_u8` returns a list of arrays (images of
+    several sizes), it is the list of these, converted. Nothing is written to `arr_u8`.
 
     >>> ImageArrayUInt8ToFloat32(np.array([0, 255], dtype=np.uint8), -1.0, 1.0)[:]
     array([-1.,  1.], dtype=float32)
 
     Args:
         arr_u8: A NumPy array or any accessor.
-        val_lower: What 0 becomes.
-        val_upper: What 255 becomes. It may be the lower of the two, which inverts the picture.
+        val_lower: The result for 0.
+        val_upper: The result for 255. It may be the lower of the two, which inverts the image.
 
     Attributes:
-        scale: What a stored value is multiplied by, ``float32``.
-        offset: What is then added, ``float32``.
+        scale: The factor for a stored value, ``float32``.
+        offset: The number that is then added, ``float32``.
 
     Raises:
-        ArgumentTypeError: `arr_u8` is no accessor, or a limit is not a number.
+        ArgumentTypeError: `arr_u8` is not an accessor, or a limit is not a number.
     """
 
     dtype = np.float32
@@ -55,7 +56,7 @@ class ImageArrayUInt8ToFloat32:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array inside; ``AttributeError`` if it has none, for its rows differ."""
+        """Shape of the array inside; ``AttributeError`` if it has none because its rows differ."""
         shape: tuple[int, ...] = self.arr_u8.shape
         return shape
 
@@ -63,7 +64,7 @@ class ImageArrayUInt8ToFloat32:
         return len(self.arr_u8)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return what the array inside returns, as ``float32``."""
+        """Return the rows of the array inside, as ``float32``."""
         stored = self.arr_u8[rows]
         if isinstance(stored, (list, tuple)):
             return [self._converted(picture) for picture in stored]
@@ -71,11 +72,11 @@ class ImageArrayUInt8ToFloat32:
 
     @property
     def draws(self) -> bool:
-        """Whether what a row gives is drawn at random."""
+        """Whether rows are drawn at random."""
         return getattr(self.arr_u8, "draws", False)
 
     def read_into(self, rows: np.ndarray, out: np.ndarray, rng: SampleRng | None = None) -> None:
-        """Write `rows` into `out`, the same bits that ``a[rows]`` has; what is drawn is drawn from `rng`.
+        """Write `rows` into `out`, with the same bits as ``a[rows]``; random rows are drawn from `rng`.
 
         Raises:
             ArgumentError: `out` has another shape or dtype.
@@ -93,12 +94,12 @@ class ImageArrayUInt8ToFloat32:
         np.add(out, self.offset, out=out)
 
     def sample_name(self, row: int) -> str | None:
-        """Return what the array inside calls the row, or the file that it is mapped from."""
+        """Return the inner array's name for the row, or the file that it is mapped from."""
         name = sample_name(self.arr_u8, row)
         return file_name(self.arr_u8) if name is None else name
 
     def fingerprint(self) -> list[Any]:
-        """Return what the rows depend on: scale, offset, the fingerprint of what is inside."""
+        """Return everything that the rows depend on: scale, offset, the fingerprint of the array inside."""
         return [float(self.scale), float(self.offset), fingerprint_of(self.arr_u8)]
 
     def __repr__(self) -> str:

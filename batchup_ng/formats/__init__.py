@@ -1,4 +1,4 @@
-"""Rows written as files of other programs have them, one format a file."""
+"""Writers of rows in the file formats of other programs, one format a file."""
 
 from .conversion import Converted, convert
 

@@ -1,8 +1,8 @@
-"""What writes rows into a storage, in their order, so that it can go on after a kill: the base of the formats.
+"""The base of the formats: a writer that stores rows in their order, and can go on after a kill.
 
-A writer is told to begin, then to write batches. After some of them it is asked for a checkpoint: it brings all that it
-was given to the disk, and says where it is. After a kill it is told to resume from there; what was written behind that
-is cut off or written over. So a format needs no more than a place to which it can go back.
+The conversion calls `begin`, then `write` for batch after batch. After some batches it calls `checkpoint`: the writer
+brings everything that it was given to the disk, and returns its place. After a kill, `resume` goes back to that place;
+everything written after it is cut off or overwritten. So a format only needs a place that it can go back to.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import numpy as np
 from .columns import Column, Values
 
 CHUNK_BYTES = 1 << 20
-"""Bytes of a chunk, which is decoded whole to read a row of it."""
+"""Bytes of a chunk; reading one row decodes its whole chunk."""
 
 
 class Writer(ABC):
-    """Writes rows into one storage.
+    """Writes rows into one target.
 
     Args:
-        made: The folder in which it is made, and in which nothing else is.
-        work: A folder for files that are not wanted in the end.
-        name: Of the file or folder that is made.
-        columns: What is written.
-        rows: How many, or fewer where samples are left out.
-        part_rows: How many lie between two checkpoints, or fewer where rows are larger than the first ones.
-        class_names: The names of the classes that labels are numbers of; empty where there are none.
-        options: Options of the format, those that were given.
+        made: The folder where the target is made, and nothing else.
+        work: A folder for temporary files.
+        name: The name of the file or folder that is made.
+        columns: The columns to write.
+        rows: The number of rows; fewer are written if samples are left out.
+        part_rows: Rows between two checkpoints; there are fewer if rows are larger than the first ones.
+        class_names: The names of the classes that labels are numbers of; empty if there are none.
+        options: The options of the format that were given.
     """
 
     ending: ClassVar[str]
     can_hold: ClassVar[str]
-    """What it can hold, in words."""
+    """The contents that it can hold, in words."""
     options: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
-    """Modules that it imports, the first of which is the extra's name."""
+    """The name of the extra, then the modules that the format imports."""
 
     def __init__(
         self, made: Path, work: Path, name: str, columns: Sequence[Column], rows: int, part_rows: int,
@@ -55,7 +55,7 @@ class Writer(ABC):
         self.part_rows = part_rows
         self.class_names = list(class_names)
         self.given = options
-        self.row = 0  # the next
+        self.row = 0  # of the next row
         self.check()
 
     def check(self) -> None:  # noqa: B027  # most have nothing to refuse
@@ -63,17 +63,17 @@ class Writer(ABC):
 
     @classmethod  # noqa: B027  # most take any
     def check_name(cls, name: str, options: dict[str, Any]) -> None:
-        """Refuse a name of the target that does not go with the options."""
+        """Refuse a name of the target that does not fit the options."""
 
     @classmethod
     def existing(cls, path: Path) -> list[Path]:
-        """Return what is at the place of the target now."""
+        """Return the files that are at the place of the target now."""
         return [path] if os.path.lexists(path) else []
 
     @classmethod
     @abstractmethod
     def holds(cls, column: Column) -> bool:
-        """Return whether it can hold such a column."""
+        """Return whether the format can hold such a column."""
 
     @classmethod
     def chosen(cls, columns: Sequence[Column], options: dict[str, Any]) -> type[Writer]:
@@ -82,35 +82,35 @@ class Writer(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Make an empty storage; what is there of another is nobody's."""
+        """Create an empty target. Overwrite leftovers."""
 
     @abstractmethod
     def resume(self, place: Any) -> None:
-        """Go back to the checkpoint that returned `place`, when `row` was what it is now."""
+        """Go back to the checkpoint that returned `place`; `row` has its value of that time."""
 
     @abstractmethod
     def write(self, values: Values, n: int) -> None:
-        """Write `n` rows; `row` is raised behind it."""
+        """Write `n` rows; the caller raises `row` afterwards."""
 
     @abstractmethod
     def checkpoint(self) -> Any:
-        """Bring what was written to the disk; return by what it is found again, as JSON has it."""
+        """Bring the written rows to the disk; return the place for :meth:`resume`, as a JSON value."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Make the storage whole, with `row` rows, all at a checkpoint, and bring it to the disk."""
+        """Complete the target with `row` rows, all at a checkpoint, and bring it to the disk."""
 
     def close(self) -> None:  # noqa: B027  # most keep nothing open
-        """Close what is open, whatever state that is in; may be called again."""
+        """Close everything that is open, in any state; may be called again."""
 
 
 class PartsWriter(Writer):
-    """A writer that keeps the batches until a checkpoint, and writes them at once."""
+    """A writer that keeps the batches until a checkpoint, then writes them at once."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._kept: list[Values] = []
-        self._done = 0  # rows that were written
+        self._done = 0  # rows already written
 
     def write(self, values: Values, n: int) -> None:
         self._kept.append(values)
@@ -127,14 +127,14 @@ class PartsWriter(Writer):
 
 
 def joined(parts: list[Any]) -> Any:
-    """Return the values of several batches as those of one."""
+    """Return the values of several batches as the values of one."""
     if isinstance(parts[0], np.ndarray):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     return [value for part in parts for value in part]
 
 
 def dividing(rows: int, most: int) -> int:
-    """Return the largest divisor of `rows` that is at most `most`, so that no chunk is written twice.
+    """Return the largest divisor of `rows` that is at most `most`: chunks of that size are written only once.
 
     >>> dividing(384, 100)
     96
@@ -152,21 +152,21 @@ def synchronised(path: str | os.PathLike[str]) -> None:
 
 
 def pwrite_all(handle: int, data: Any, offset: int) -> None:
-    """Write all bytes of `data`, which is contiguous, at `offset`; the system may take them in several pieces.
+    """Write all bytes of `data`, which is contiguous, at `offset`; the system may take several pieces.
 
     Raises:
-        OSError: they cannot all be written, as when the disk is full.
+        OSError: they cannot all be written, for example because the disk is full.
     """
     view = memoryview(data).cast("B")
     while view:
         done = os.pwrite(handle, view, offset)
-        if done == 0:  # for ever, on some file systems that are full
+        if done == 0:  # some file systems return 0 forever when they are full
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view, offset = view[done:], offset + done
 
 
 def pread_all(handle: int, size: int, offset: int) -> bytes:
-    """Return `size` bytes at `offset`, fewer where the file ends."""
+    """Return `size` bytes at `offset`, fewer at the end of the file."""
     parts = []
     while size and (part := os.pread(handle, size, offset)):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""The columns of batches that are written: what each holds, whatever the format."""
+"""The columns of batches to write: the form of each, for all formats."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 
 Values = dict[str, Any]
-"""The columns of a batch by name: an array for one that is fixed, else a list with one value a row."""
+"""The columns of a batch by name: an array for a fixed column, else a list with one value for each row."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """What a column holds.
+    """The form of a column.
 
     Attributes:
         name: Its name.
         kind: ``"fixed"``: rows of one shape and dtype; ``"ragged"``: arrays of one dtype and several shapes;
-            ``"bytes"``, ``"text"``; ``"json"``: dicts, lists, numbers of Python's.
-        dtype: Of the arrays; None where there are none.
-        shape: Of a row, if it is fixed; of ragged rows ``(-1, ...)``, as long as they have axes.
+            ``"bytes"``, ``"text"``; ``"json"``: dicts, lists, Python's numbers.
+        dtype: The dtype of the arrays; None if there are none.
+        shape: The shape of a fixed row; for ragged rows ``(-1, ...)``, an entry for each axis.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Column:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row that is fixed."""
+        """Bytes of a fixed row."""
         return 0 if self.dtype is None else self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
     def __str__(self) -> str:
@@ -43,19 +43,19 @@ class Column:
         return words.get(self.kind, {"json": "objects such as dicts or lists"}.get(self.kind, self.kind))
 
     def as_json(self) -> list[Any]:
-        """Return what :meth:`from_json` makes this of."""
+        """Return this column as the argument of :meth:`from_json`."""
         descr = None if self.dtype is None else np.lib.format.dtype_to_descr(self.dtype)
         return [self.name, self.kind, descr, list(self.shape)]
 
     @classmethod
     def from_json(cls, parts: Any) -> Column:
-        """Return the column that :meth:`as_json` told of."""
+        """Return the column that :meth:`as_json` described."""
         name, kind, descr, shape = parts
         return cls(name, kind, None if descr is None else np.lib.format.descr_to_dtype(_descr(descr)), tuple(shape))
 
 
 def named_parts(batch: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the parts of a batch by name: those of a dict by its own, else by `names`, then ``x0``, ``x1``, ...
+    """Return the parts of a batch by name: a dict has its own names, others have `names`, then ``x0``, ``x1``, ...
 
     >>> named_parts(([1], [2]), ["image"])
     {'image': [1], 'x1': [2]}
@@ -73,16 +73,16 @@ def named_parts(batch: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def columns_of(parts: Mapping[str, Any]) -> tuple[list[Column], Values]:
-    """Return what the named parts of a batch are, and them as they are written."""
+    """Return the columns of a batch's named parts, and the parts in the form to write."""
     found = {name: _column(name, part) for name, part in parts.items()}
     return [column for column, _ in found.values()], {name: values for name, (_, values) in found.items()}
 
 
 def fitting(columns: Sequence[Column], parts: Mapping[str, Any], row: int) -> Values:
-    """Return the named parts of a batch as they are written, if they are what the first batch had.
+    """Return the named parts of a batch in the form to write. Refuse columns that differ from the first batch's.
 
     Args:
-        row: The number of the first row, for an error.
+        row: The number of the first row, for the error.
     """
     found, values = columns_of(parts)
     if [each.name for each in found] != [each.name for each in columns]:
@@ -92,7 +92,7 @@ def fitting(columns: Sequence[Column], parts: Mapping[str, Any], row: int) -> Va
         if own == column:
             continue
         if column.kind == "ragged" and own.dtype == column.dtype and len(own.shape) == len(column.shape):
-            values[column.name] = list(values[column.name])  # which are of one shape by chance
+            values[column.name] = list(values[column.name])  # of one shape by chance
         else:
             raise ArgumentError(
                 f"column {column.name!r} of source must be the same in each batch, and is {column} in the first, {own} "
@@ -116,7 +116,7 @@ def _column(name: str, part: Any) -> tuple[Column, Any]:
 
 
 def _form(name: str, value: Any) -> tuple[str, np.dtype[Any] | None, tuple[int, ...]]:
-    """Return kind, dtype and shape of the column that a value may be in."""
+    """Return kind, dtype and shape of the column for a value."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes", None, ()
     if isinstance(value, str):
@@ -132,7 +132,7 @@ def _form(name: str, value: Any) -> tuple[str, np.dtype[Any] | None, tuple[int, 
 
 
 def _descr(descr: Any) -> Any:
-    """Return the description of a dtype as NumPy has it, of which JSON makes lists of all tuples."""
+    """Return NumPy's description of a dtype from JSON, where all tuples are lists."""
     if not isinstance(descr, list):
         return descr
     fields = ((tuple(name) if isinstance(name, list) else name, own, shape) for name, own, *shape in descr)

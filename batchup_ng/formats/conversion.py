@@ -1,10 +1,10 @@
-"""Writes the rows of a source into a file of another kind, and goes on where it was killed.
+"""Writes the rows of a source into a file of another format, and goes on after a kill.
 
-What is under way lies in a folder beside the target (:mod:`.partial`). The journal there tells how far it is: how many
-rows the writer (:mod:`.base`) has brought to the disk, and the state of the loader from which the next ones follow. It
-is brought up to date after as many batches as the first tells, or sooner where later ones are larger. Both depend on
-the rows alone, so that a writer is asked for checkpoints at the same rows whether it was killed or not, and makes the
-same bytes.
+Unfinished work lies in a folder next to the target (:mod:`.partial`). The journal there records the progress: how many
+rows the writer (:mod:`.base`) has brought to the disk, and the state of the loader for the next rows. It is updated
+after a number of batches that follows from the size of the first batch, or sooner if later batches are larger. Both
+depend on the rows alone. So a writer makes its checkpoints at the same rows whether it was killed or not, and writes
+the same bytes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from .tar import TarWriter
 from .zarr import ZarrWriter
 
 PART_BYTES = 1 << 26
-"""Bytes of rows between two checkpoints, and a batch at most beyond: what is kept in memory, and what a kill costs."""
+"""Bytes of rows between two checkpoints, plus a batch at most: kept in memory, and lost by a kill."""
 
 VALUE_BYTES = 100
-"""Bytes that a value is taken for which does not tell."""
+"""Assumed bytes of a value of unknown size."""
 
 VERSION = 3
-"""Version of the journal and of what writers make of it."""
+"""Version of the journal and of the writers' results."""
 
 WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)
 ENDINGS: dict[str, type[Writer]] = {**{writer.ending: writer for writer in WRITERS}, ".hdf5": ChunkedHdf5}
@@ -57,13 +57,13 @@ ENDINGS: dict[str, type[Writer]] = {**{writer.ending: writer for writer in WRITE
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """What :func:`convert` wrote.
+    """The result of :func:`convert`.
 
     Attributes:
         paths: The files, or the one folder.
-        rows: How many rows they have.
-        skipped: The samples that were left out by ``on_error="skip"``: their paths or keys, or the numbers of their
-            rows where they have none.
+        rows: Their number of rows.
+        skipped: The samples that ``on_error="skip"`` left out: their paths or keys, or their row numbers if they have
+            none.
     """
 
     paths: tuple[str, ...]
@@ -73,17 +73,17 @@ class Converted:
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """How far a conversion is.
+    """The progress of a conversion.
 
     Attributes:
-        about: What is converted, and how.
-        columns: What the first batch had.
-        every: How many batches lie between two checkpoints at most.
-        rows: How many rows are safe.
-        state: Of the loader behind them.
-        place: Where the writer was.
+        about: The source and the options.
+        columns: The columns of the first batch.
+        every: Batches between two checkpoints, at most.
+        rows: The number of rows that are safe.
+        state: The loader's state after them.
+        place: The writer's place after them.
         skipped: The samples that were left out.
-        done: The names of what was made, once it is whole.
+        done: The names of the results, once they are complete.
     """
 
     about: dict[str, Any]
@@ -103,57 +103,58 @@ def convert(
     chunk_rows: int | None = None, shard_rows: int | None = None, shard_bytes: int | str | None = None,
     on_error: str | ErrorPolicy = "raise", overwrite: bool = False, progress: bool | Callable[..., Any] = True,
 ) -> Converted:  # fmt: skip
-    """Write all rows of a source, once and in their order, into a file of the kind that `path` ends with.
+    """Write all rows of a source, once and in their order, into a file of the format that `path` ends with.
 
-    A pool makes the batches, which are written on your thread. What is under way lies in the folder ``PATH.partial``;
-    when it is whole it gets its name. After a kill, a full disk, or a sample that cannot be read, the same call goes on
-    from the last 64 MB, and the result is that of a run that was not disturbed: byte for byte, in an LMDB row for row.
-    If there is a part of another source or of other options, which it compares as far as accessors and arrays tell
-    (not the functions of maps), it is an error unless `overwrite` is true; the pool and `on_error` may differ.
+    A pool makes the batches, and your thread writes them. Unfinished work lies in the folder ``PATH.partial``; when it
+    is complete it gets its name. After a kill, a full disk, or a sample that cannot be read, make the same call again:
+    it goes on from the last 64 MB, and the result equals an undisturbed run: byte for byte, in an LMDB row for row. If
+    the folder holds a part of another source or of other options, that is an error unless `overwrite` is true. Sources
+    are compared as far as accessors and arrays allow, without the functions of maps. The pool and `on_error` may
+    differ.
 
-    Columns have the names of a source of a dict; those of :func:`~batchup_ng.from_folder` and its like are ``image``
-    and ``label``; others are ``x0``, ``x1``, ... Pictures without a size (:class:`~batchup_ng.ImageFiles` or
+    Columns have the names of a source of a dict; :func:`~batchup_ng.from_folder` and its like name them ``image`` and
+    ``label``; others are ``x0``, ``x1``, ... Images without a size (:class:`~batchup_ng.ImageFiles` or
     :class:`~batchup_ng.ImageBytes` without ``size=``) are stored as they are encoded, byte for byte, unless `size` or
-    `quality` is given; those with one are arrays. ``class_names`` are stored as an attribute of that name, more
+    `quality` is given; images with a size are arrays. ``class_names`` are stored as an attribute of that name, more
     than 4,000 in HDF5 as a data set of that name without axes, which holds JSON.
 
     ============  ==================================================================================================
     ``.npy``      One column, of rows of one shape and dtype.
-    ``.h5``,      A data set a column: contiguous if all rows are of one shape and dtype and neither `compression` nor
+    ``.h5``,      A data set per column: contiguous if all rows are of one shape and dtype and neither `compression` nor
     ``.hdf5``     `chunk_rows` is given, else in chunks. Text, bytes (as ``uint8``) and 1-D arrays may vary in length.
-    ``.zarr``     A group of format 3 with an array a column.
-    ``.parquet``  A column each; arrays are lists of fixed size. While it is made it takes its room twice.
+    ``.zarr``     A group of format 3 with an array for each column.
+    ``.parquet``  One column each; arrays are lists of fixed size. While it is made, it takes twice its space.
     ``.lmdb``     The layout of ml-pyxis: anything but arrays with fields.
     ``.tar``      Shards of WebDataset, if the name has a field for their number: ``shards-{:05d}.tar``; else one file.
-                  Anything. Class names lie beside, in ``shards-class_names.json``.
+                  Anything. Class names are stored next to them, in ``shards-class_names.json``.
     ============  ==================================================================================================
 
     Args:
-        source: A data source with random access, or what :class:`~batchup_ng.Loader` takes as `data`.
-        path: The file, or for Zarr and LMDB the folder, that is made.
-        pool: As of the loader: ``"auto"``, ``"serial"``, ``"threads"``, ``"processes"``, or a pool of yours.
-        workers: How many; None for every CPU that this process may use.
+        source: A data source with random access, or any `data` that :class:`~batchup_ng.Loader` takes.
+        path: The file to make; for Zarr and LMDB the folder.
+        pool: As for the loader: ``"auto"``, ``"serial"``, ``"threads"``, ``"processes"``, or a pool of yours.
+        workers: Number of workers. Default: all CPUs that this process may use.
         batch_size: Rows that a worker reads at once.
-        size: Pixels that the shorter side of a picture has at most: larger ones are made smaller, with their ratio,
-            none is enlarged, and each is encoded as JPEG.
-        quality: Of these JPEGs, 1 to 100; 90 where only `size` is given.
-        compression: ``"gzip"`` or ``"lzf"`` for the arrays of HDF5; ``"none"``, ``"snappy"`` (as it is by default),
+        size: Pixels of an image's shorter side, at most: larger images are made smaller and keep their ratio, none is
+            enlarged, and each is encoded as JPEG.
+        quality: Of these JPEGs, 1 to 100; 90 if only `size` is given.
+        compression: ``"gzip"`` or ``"lzf"`` for the arrays of HDF5; ``"none"``, ``"snappy"`` (the default),
             ``"gzip"``, ``"zstd"`` or ``"lz4"`` for Parquet.
-        chunk_rows: Rows of a chunk of HDF5 or Zarr, or of a row group of Parquet; None for 1 MB, or 8 MB of Parquet.
+        chunk_rows: Rows of a chunk of HDF5 or Zarr, or of a row group of Parquet; None for 1 MB, or 8 MB for Parquet.
         shard_rows: The most samples of a tar file.
-        shard_bytes: The most bytes of one, unless a sample alone has more, as an int or ``"500MB"``; None for 1 GB
-            where `shard_rows` is not given.
+        shard_bytes: The most bytes of a tar file, unless one sample has more, as an int or ``"500MB"``; None for 1 GB
+            if `shard_rows` is not given.
         on_error: ``"raise"``, ``"skip"``, or an :class:`~batchup_ng.ErrorPolicy` with one of these.
-        overwrite: Whether what is there is replaced, when the new one is whole. A part of the same call is gone on with
-            all the same.
-        progress: Whether to show progress where tqdm is installed, or a function like ``tqdm.tqdm``.
+        overwrite: Whether an existing target is replaced, when the new one is complete. A part of the same call is
+            continued in any case.
+        progress: Whether to show progress if tqdm is installed, or a function like ``tqdm.tqdm``.
 
     Raises:
-        ArgumentError: an argument breaks a rule; the target is there; the format cannot hold a column; the source is
+        ArgumentError: an argument breaks a rule; the target exists; the format cannot hold a column; the source is
             empty or never ends.
-        ArgumentTypeError: an argument is of a wrong kind; the source only streams.
-        BatchError: a sample cannot be made; it is named.
-        WriteError: nothing more can be written, as when a disk is full.
+        ArgumentTypeError: an argument has a wrong type; the source only streams.
+        BatchError: a sample cannot be made; the error names it.
+        WriteError: nothing more can be written, for example because a disk is full.
         ImportError: the library of the format is not installed.
 
     >>> import tempfile, numpy as np
@@ -195,7 +196,7 @@ def convert(
 
 
 def _check_free(existing: list[Path], overwrite: bool) -> None:
-    """Refuse to replace what is at the place of the target."""
+    """Refuse to replace existing files at the place of the target."""
     if existing and not overwrite:
         raise ArgumentError(
             f"path {str(existing[0])!r} exists; pass another, or overwrite=True, which replaces it in the end"
@@ -203,7 +204,7 @@ def _check_free(existing: list[Path], overwrite: bool) -> None:
 
 
 def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal | None:
-    """Return the journal of a run that did not come to its end; None where there is none to go on from."""
+    """Return the journal of an unfinished run; None if there is none to continue."""
     told = partial.journal()
     if told is None or not told.get("every"):  # no row is safe
         return None
@@ -220,7 +221,7 @@ def _found(partial: Partial, about: dict[str, Any], overwrite: bool) -> Journal 
 
 @contextlib.contextmanager
 def _bar(progress: Any, title: str, total: int, journal: Journal | None) -> Iterator[Callable[[int], object]]:
-    """Draw a bar where that is wanted; yield what is told how many rows were written."""
+    """Draw a bar if it is wanted; yield a function that takes the number of rows just written."""
     drawn = progress_bar() if progress is True else progress or None
     if drawn is None:
         yield lambda rows: None
@@ -230,7 +231,7 @@ def _bar(progress: Any, title: str, total: int, journal: Journal | None) -> Iter
 
 
 def _writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
-    """Return what writes the format that a path ends with; refuse options that it has not, and see its libraries."""
+    """Return the writer for the ending of a path. Refuse options that it does not have, and check its libraries."""
     writer = ENDINGS.get(path.suffix.lower())
     if writer is None:
         raise ArgumentError(f"path must end with one of {', '.join(ENDINGS)}, and is {str(path)!r}; rename it")
@@ -264,13 +265,13 @@ def _check_columns(writer: type[Writer], columns: Sequence[Column]) -> None:
 
 
 class _Job:
-    """One run over what is not yet written.
+    """One run over the rows that are not yet written.
 
     Args:
-        writer: What writes the format.
-        partial: The folder in which it is made.
-        about: What is converted, for the journal.
-        source: What is converted.
+        writer: The writer of the format.
+        partial: The folder of the unfinished work.
+        about: The source and the options, for the journal.
+        source: The source.
     """
 
     def __init__(
@@ -282,10 +283,11 @@ class _Job:
         self._names = names_of(source)
         self._journal = Journal(about, [], 0)
         self._writer: Writer | None = None
-        self._unsafe_bytes = 0  # of rows behind the last checkpoint
+        self._unsafe_bytes = 0  # of rows after the last checkpoint
 
     def run(self, loader: Loader, journal: Journal | None, advance: Callable[[int], object]) -> Journal:
-        """Write what `journal` does not tell of, and return the journal of all; `advance` is told of rows."""
+        """Write the rows after the journal's checkpoint, and return the final journal; `advance` takes numbers of rows.
+        """
         with contextlib.closing(self):
             if journal is None:
                 with self._telling():
@@ -297,7 +299,7 @@ class _Job:
                     writer.resume(journal.place)
             skipped = self._journal.skipped
             n_batches = 0  # since the last checkpoint
-            for batch in loader if loader.epoch == 0 else ():  # a state behind the last batch is of the next epoch
+            for batch in loader if loader.epoch == 0 else ():  # a state after the last batch is of the next epoch
                 advance(self._write(named_parts(batch, self._names)))
                 n_batches += 1
                 if n_batches == self._journal.every or self._unsafe_bytes > PART_BYTES:
@@ -308,12 +310,12 @@ class _Job:
             return self._finished()
 
     def close(self) -> None:
-        """Close what the writer has open."""
+        """Close the writer's files."""
         if self._writer is not None:
             self._writer.close()
 
     def _write(self, parts: dict[str, Any]) -> int:
-        """Write a batch, the first of which says what the columns are; return how many rows it has."""
+        """Write a batch, and return its number of rows. The first batch decides about the columns."""
         if self._writer is None:
             columns, values = columns_of(parts)
             _check_columns(self._format, columns)
@@ -333,7 +335,7 @@ class _Job:
         return n
 
     def _open(self, journal: Journal) -> Writer:
-        """Make the writer for what a journal tells."""
+        """Make the writer for a journal."""
         columns = [Column.from_json(parts) for parts in journal.columns]
         options = journal.about["options"]
         self._writer = self._format.chosen(columns, options)(
@@ -345,9 +347,9 @@ class _Job:
         return self._writer
 
     def _checkpoint(self, loader: Loader, skipped: list[str]) -> None:
-        """Bring what was written to the disk, then the journal that tells of it."""
+        """Bring the written rows to the disk, then the journal that records them."""
         assert self._writer is not None
-        failed = [error for error in loader.errors if error.row is not None]  # not what a later try could make
+        failed = [error for error in loader.errors if error.row is not None]  # a later try might make the others
         errors = [error.row if error.source is None else error.source for error in failed]
         with self._telling():
             place = self._writer.checkpoint()
@@ -356,7 +358,7 @@ class _Job:
         self._unsafe_bytes = 0
 
     def _finished(self) -> Journal:
-        """Make it whole, and tell the journal."""
+        """Complete the result, and record it in the journal."""
         if self._writer is None:
             raise ArgumentError("source must have rows, and has none that could be read")
         with self._telling():
@@ -373,7 +375,7 @@ class _Job:
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """Tell of what a library raises when it cannot write, whatever it is, where it was and what to do."""
+        """Turn any exception of a library that cannot write into an error that names the target and a remedy."""
         try:
             yield
         except (BatchupError, MemoryError):
@@ -391,7 +393,7 @@ class _Job:
 
 
 def _bytes_of(values: Values) -> int:
-    """Return about how many bytes the columns of a batch have."""
+    """Return the approximate bytes of a batch's columns."""
     arrays = [column for column in values.values() if isinstance(column, np.ndarray)]
     others = [value for column in values.values() if not isinstance(column, np.ndarray) for value in column]
     sizes = (getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else VALUE_BYTES) for each in others)

@@ -1,4 +1,4 @@
-"""A file that is changed in memory first, then on the disk such that a kill or a full disk can be undone.
+"""A file that is changed first in memory, then on the disk. A change that a kill or a full disk broke can be undone.
 
 A library writes into a :class:`Draft`, which cannot fail: HDF5 ends the program when its disk does. ``commit`` then
 writes the bytes that it replaces to a log, brings the log to the disk, and changes the file. :func:`undo` makes the
@@ -18,17 +18,17 @@ from typing import Any
 from .base import pread_all, pwrite_all, synchronised
 
 PAGE = 1 << 16
-"""Bytes that are kept and written together: fewer take longer, more make the log of scattered changes larger."""
+"""Bytes that are kept and written together: fewer take longer, more lengthen the log of scattered changes."""
 
 RECORD = struct.Struct("<QQI")
-"""Before bytes that were replaced: their place in the file, how many they are, their CRC-32."""
+"""Header of replaced bytes in the log: their place in the file, their number, their CRC-32."""
 
 
 class Draft(io.RawIOBase):
     """A file with changes that are kept in memory until ``commit``.
 
     Args:
-        path: The file; an empty one is made where there is none.
+        path: The file; an empty one is made if there is none.
     """
 
     _file = -1
@@ -94,10 +94,10 @@ class Draft(io.RawIOBase):
         return size
 
     def commit(self, log: Path) -> int:
-        """Change the file, and bring it to the disk; return its size. Afterwards `log` is what undoes it.
+        """Change the file on the disk; return its size. Afterwards :func:`undo` can restore it by `log`.
 
         Raises:
-            OSError: the disk is full, or fails. The file is then to be undone.
+            OSError: the disk is full, or fails. The file must then be undone.
         """
         for old in log.parent.glob("undo-*"):
             old.unlink()
@@ -110,7 +110,7 @@ class Draft(io.RawIOBase):
             os.fsync(file.fileno())
         synchronised(log.parent)
         if self._kept < self._before:
-            os.ftruncate(self._file, self._kept)  # such that what is beyond is zero where it is not written
+            os.ftruncate(self._file, self._kept)  # bytes beyond it are then zero unless they are written
         for number, page in sorted(self._pages.items()):
             pwrite_all(self._file, memoryview(page)[: self._size - number * PAGE], number * PAGE)
         os.ftruncate(self._file, self._size)
@@ -125,14 +125,14 @@ class Draft(io.RawIOBase):
         super().close()
 
     def _stored(self, number: int) -> bytearray:
-        """Return a page as the file has it, with zeros behind its end."""
+        """Return a page of the file, filled up with zeros after the file's end."""
         size = min(PAGE, self._kept - number * PAGE)
         stored = pread_all(self._file, size, number * PAGE) if self._file >= 0 and size > 0 else b""
         return bytearray(stored.ljust(PAGE, b"\0"))
 
 
 def undo(path: Path, log: Path, size: int) -> None:
-    """Make a file what it was when it had `size` bytes, by the log of the ``commit`` that came after."""
+    """Restore a file from when it had `size` bytes, by the log of the ``commit`` after that."""
     data = log.read_bytes() if log.exists() else b""
     at = 0
     with open(path, "r+b", buffering=0) as file:

@@ -1,9 +1,9 @@
 """Writes HDF5 files.
 
-Rows of one shape and dtype lie contiguously, each data set at an offset that is known before they are written, unless
-they are to be compressed. All else needs chunks, for which HDF5 changes tables of its own again and again, so that a
-kill of the writer leaves a damaged file. So HDF5 writes into a :class:`~.draft.Draft` alone, whose changes can be
-undone, and never meets an error of the disk, after which it may end the program.
+Rows of one shape and dtype lie contiguously, unless they are to be compressed: the offset of each data set is known
+before rows are written. All other data need chunks. HDF5 then changes its own tables again and again, so a kill of the
+writer would leave a damaged file. So HDF5 only writes into a :class:`~.draft.Draft`: its changes can be undone, and
+HDF5 never meets an error of the disk, which may make it end the program.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from .draft import Draft, undo
 from .npy import FixedRows
 
 ALIGNMENT = 4096
-"""Bytes at multiples of which contiguous data begin, as pages of memory do, by which they are mapped."""
+"""Contiguous data begin at multiples of this number of bytes, like pages of memory, to be mapped."""
 
 VARYING_CHUNK_ROWS = 1024
-"""Rows of a chunk of values that vary in size, of which a chunk holds 16 bytes each, where they lie."""
+"""Rows of a chunk of values that vary in size. The chunk has 16 bytes for each: the place of the value."""
 
 MOST_NAMES = 4000
-"""Names that an attribute has room for: 64 kB, of which each takes 16, wherever its letters lie."""
+"""Names that fit into an attribute of 64 kB. Each takes 16 bytes of it; the letters are stored elsewhere."""
 
 COPIED_BYTES = 1 << 24
-"""Bytes that are copied at once."""
+"""Bytes to copy at once."""
 
 
 class ChunkedHdf5(PartsWriter):
-    """A data set in chunks for each column; values that vary in size lie in the heaps of the file."""
+    """A data set in chunks for each column. Values that vary in size lie in the heaps of the file."""
 
     ending = ".h5"
     can_hold = "numbers and arrays of them, strings, bytes, 1-D arrays of several lengths"
@@ -95,12 +95,12 @@ class ChunkedHdf5(PartsWriter):
         pass  # the file is whole after each part
 
     def _log(self) -> Path:
-        """Return the file of what was changed since the last checkpoint, which the number of rows then tells."""
+        """Return the log of the changes since the last checkpoint. Its name has the number of rows at that time."""
         return self.work / f"undo-{self._done}"
 
 
 class ContiguousHdf5(FixedRows):
-    """A contiguous data set for each column, which can be mapped as a file of NumPy's can."""
+    """A contiguous data set for each column. It can be mapped, like a file of NumPy's."""
 
     def make(self) -> None:
         self._make(self.path, self.rows)
@@ -132,7 +132,7 @@ class ContiguousHdf5(FixedRows):
         import h5py
 
         with h5py.File(path, "r") as file:
-            return [file[column.name].id.get_offset() or 0 for column in self.columns]  # None of rows without bytes
+            return [file[column.name].id.get_offset() or 0 for column in self.columns]  # None if rows have no bytes
 
     def _make(self, path: Path, rows: int) -> None:
         import h5py
@@ -154,10 +154,10 @@ class ContiguousHdf5(FixedRows):
 
 
 def _change(path: Path, log: Path, write: Callable[[Any], None], mode: str, **options: Any) -> int:
-    """Call `write` with a file of HDF5; return its size. Afterwards `log` is what undoes it.
+    """Call `write` with an HDF5 file; return the size of the file. Afterwards `log` undoes the change.
 
-    HDF5 calls the draft in the midst of its work, where an exception may end the program. So it works on a thread of
-    its own, on which no handler of a signal runs.
+    HDF5 calls the draft in the middle of its work, where an exception may end the program. So HDF5 works on its own
+    thread, where no signal handler runs.
     """
     import h5py
 
@@ -188,7 +188,7 @@ def _varying(column: Column) -> Any:
 
 
 def _write_varying(data: Any, first: int, values: list[Any]) -> None:
-    """Write arrays or bytes from row `first` on; ``data[first:] = rows`` fails where all are of one length."""
+    """Write arrays or bytes from row `first` on; ``data[first:] = rows`` fails if all have one length."""
     import h5py
 
     rows = np.empty(len(values), data.dtype)

@@ -1,8 +1,8 @@
-"""Writes LMDB databases as ml-pyxis lays them out.
+"""Writes LMDB databases in the layout of ml-pyxis.
 
 The folder is an environment with two databases. ``data_db`` has a sample under each number, ten decimal digits or more:
-a msgpack map of names to values, each of them msgpack again, an array being a map of its type, dtype, shape and bytes.
-``meta_db`` has ``nb_samples``, in decimal digits, and here ``class_names``, as JSON, where there are any.
+a msgpack map of names to values. Each value is msgpack again; an array is a map of its type, dtype, shape and bytes.
+``meta_db`` has ``nb_samples``, in decimal digits, and ``class_names``, as JSON, if there are any.
 Source of the layout: ``pyxis.py`` of ml-pyxis 0.4.
 """
 
@@ -22,15 +22,15 @@ from .base import Writer
 from .columns import Column, Values
 
 MAP_BYTES = 1 << 44
-"""Addresses that are kept for the database while it is written, far more than any has bytes; they cost nothing.
-A limit on addresses leaves fewer."""
+"""Addresses to reserve for the database while it is written, far more than any database has bytes; they cost nothing.
+If there is a limit on addresses, fewer are reserved."""
 
 SPARE_BYTES = 1 << 20
-"""Bytes of the map beyond what is used, at the end."""
+"""Bytes of the map after the used ones, at the end."""
 
 
 class LmdbWriter(Writer):
-    """A sample is a msgpack map of its columns. What is between two checkpoints is one transaction."""
+    """A sample is a msgpack map of its columns. All rows between two checkpoints are one transaction."""
 
     ending = ".lmdb"
     can_hold = "arrays and numbers of any shape but with fields, strings, bytes, dicts and lists of these"
@@ -72,13 +72,13 @@ class LmdbWriter(Writer):
             meta["class_names"] = json.dumps(self.class_names)
         for name, text in meta.items():
             self._transaction.put(name.encode(), text.encode(), db=self._meta)
-        with self._transaction.cursor(db=self._data) as cursor:  # of another run, after the last checkpoint
+        with self._transaction.cursor(db=self._data) as cursor:  # rows of another run, after the last checkpoint
             while cursor.set_range(b"%010d" % self.row):
                 cursor.delete()
         self._transaction.commit()
         used = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
         self._environment.set_mapsize(used + SPARE_BYTES)
-        with self._environment.begin(write=True, db=self._meta) as transaction:  # by which the size is kept
+        with self._environment.begin(write=True, db=self._meta) as transaction:  # it stores the new size
             transaction.put(b"nb_samples", str(self.row).encode())
         self.close()
 
@@ -91,7 +91,7 @@ class LmdbWriter(Writer):
 
 
 def _map_bytes() -> int:
-    """Return how many addresses to keep: half of those that a limit leaves, if there is one."""
+    """Return how many addresses to reserve: half of the remaining ones if there is a limit."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return MAP_BYTES
@@ -102,7 +102,7 @@ def _map_bytes() -> int:
 
 @contextlib.contextmanager
 def _explaining() -> Iterator[None]:
-    """Say what to do where a limit leaves too few addresses."""
+    """Name the remedy if a limit leaves too few addresses."""
     import lmdb
 
     try:
@@ -112,7 +112,7 @@ def _explaining() -> Iterator[None]:
 
 
 def _packable(value: Any) -> Any:
-    """Return a value as msgpack has it."""
+    """Return a value in a form that msgpack can pack."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
         return {b"type": 2, b"dtype": value.dtype.str, b"shape": value.shape, b"data": value.tobytes()}

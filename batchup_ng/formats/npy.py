@@ -15,7 +15,7 @@ from .columns import Column, Values
 
 
 class FixedRows(Writer):
-    """Writes rows of one shape and dtype at known offsets of a file, where they may be written again after a kill."""
+    """Writes rows of one shape and dtype at known offsets of a file. After a kill, they may be written again there."""
 
     _handle: int | None = None
     _offsets: list[int]

@@ -1,7 +1,7 @@
 """Writes Parquet files.
 
-What tells of a Parquet file stands at its end, so that nothing can be added to one behind that. Rows between two
-checkpoints are a file of Arrow's; of all of them the Parquet file is made in the end.
+The metadata of a Parquet file are at its end, so nothing can be appended to the file. Rows between two checkpoints are
+an Arrow file. At the end, the Parquet file is made from all of these.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .base import PartsWriter, dividing, synchronised
 from .columns import Column, Values
 
 GROUP_BYTES = 1 << 23
-"""Bytes of a row group, which is decoded whole to read a row of it."""
+"""Bytes of a row group; reading one row decodes its whole group."""
 
 
 class ParquetWriter(PartsWriter):
-    """A column of a list type for arrays, ``binary`` for bytes."""
+    """A list column for arrays, ``binary`` for bytes."""
 
     ending = ".parquet"
     can_hold = "numbers and arrays of them (not complex, not empty), strings, bytes, 1-D arrays of several lengths"
@@ -87,7 +87,7 @@ class ParquetWriter(PartsWriter):
 
 
 def _arrow(column: Column, values: Any) -> Any:
-    """Return the values of a column as an array of Arrow's."""
+    """Return the values of a column as an Arrow array."""
     import pyarrow
 
     if column.kind == "fixed":

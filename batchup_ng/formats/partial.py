@@ -1,9 +1,10 @@
-"""The folder beside the target in which it is made, with the journal that tells how far it is.
+"""The folder next to the target where the target is made, with a journal of the progress.
 
-A journal is replaced as a whole, after what it tells of was brought to the disk. One of a target that is whole says so
-before anything is moved to its place, and names what is: after a kill it is moved on, and then the folder goes.
+The journal is replaced as a whole, after the rows that it records were brought to the disk. When a target is complete,
+the journal says so, and names the files, before anything is moved to its place. After a kill, the move is continued,
+and then the folder is removed.
 
-A folder is ours if our journal is in it: the journal comes first and goes last. A folder of another is refused, and
+A folder is ours if our journal is in it: the journal comes first and goes last. Any other folder is refused, and
 nothing in it is touched.
 """
 
@@ -27,18 +28,18 @@ from .base import synchronised
 JOURNAL = "journal.json"
 
 UNFINISHED = re.compile(r"\.journal\.json\.[0-9a-f]+\.tmp")
-"""Names of journals that a kill left unfinished."""
+"""Names of unfinished journals that a kill left."""
 
 
 class Partial:
-    """The folder ``TARGET.partial``, locked for this process; the files of it are only looked at when it is open.
+    """The folder ``TARGET.partial``, locked for this process. Its files are examined only after it is locked.
 
     Attributes:
-        made: The folder of what is moved to the target's place.
-        work: The folder of what is not.
+        made: The folder of files that are moved to the target's place.
+        work: The folder of all other files.
 
     Raises:
-        ArgumentError: another process is at it; the folder there is not ours.
+        ArgumentError: another process is working in it; the existing folder is not ours.
         WriteError: it cannot be made.
     """
 
@@ -47,7 +48,7 @@ class Partial:
         self.folder = target.with_name(f"{target.name}.partial")
         self.made, self.work = self.folder / "made", self.folder / "work"
         self._lock = -1
-        self._useless = False  # whether nothing in it is worth to be kept
+        self._useless = False  # whether nothing in it is worth keeping
 
     def __enter__(self) -> Partial:
         try:
@@ -64,20 +65,20 @@ class Partial:
             if self._useless:
                 self._clear()
                 (self.folder / JOURNAL).unlink()
-            with contextlib.suppress(OSError):  # it holds a journal, or files of others
+            with contextlib.suppress(OSError):  # it holds a journal, or files of other programs
                 self.folder.rmdir()
         finally:
             self._close()
 
     def journal(self) -> dict[str, Any] | None:
-        """Return what the journal says; None where there is none.
+        """Return the content of the journal; None if there is none.
 
         Raises:
-            ArgumentError: it is not ours.
+            ArgumentError: the journal is not ours.
         """
         path = self.folder / JOURNAL
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):  # such as a FIFO, which would be waited for
+            if not stat.S_ISREG(os.lstat(path).st_mode):  # reading a FIFO, for example, would block
                 raise StateError(f"{str(path)!r} is no file")
             told = read_state(path)
             if type(told) is dict and type(told.get("about")) is dict and "version" in told["about"]:
@@ -89,7 +90,7 @@ class Partial:
         raise self._refused(f"whose {JOURNAL} is not one of convert")
 
     def begin(self, text: str) -> None:
-        """Make the empty folders for a new target, with a journal that tells of no row."""
+        """Make the empty folders for a new target, with a journal that records no row."""
         replace_text(self.folder / JOURNAL, text)
         self._useless = True
         self._clear()
@@ -102,19 +103,19 @@ class Partial:
         self._useless = False
 
     def in_the_way(self, names: list[str], existing: list[Path]) -> list[Path]:
-        """Return which of the `existing` files were not moved to their place from here before a kill."""
+        """Return the `existing` files that were not moved to their place from here before a kill."""
         return [path for path in existing if path.name not in names or os.path.lexists(self.made / path.name)]
 
     def publish(self, names: list[str], stale: list[Path]) -> None:
-        """Move what was made to its place, and remove what of an older target is in the way, then the folder.
+        """Move the results to their place, and remove an older target's other files, then the folder.
 
         Args:
-            names: Of what was made; what is not here any more was moved before a kill.
-            stale: Files of the older target, of which those with these names stay.
+            names: The names of the results; any that are no longer here were moved before a kill.
+            stale: Files of the older target; files with one of `names` stay.
         """
         for made in self.made.iterdir() if self.made.exists() else ():
             place = self.target.with_name(made.name)
-            if os.path.lexists(place) and (place.is_dir() or made.is_dir()):  # which the system does not replace
+            if os.path.lexists(place) and (place.is_dir() or made.is_dir()):  # the system does not replace folders
                 _remove(place)
             os.replace(made, place)
         for path in stale:
@@ -124,7 +125,7 @@ class Partial:
         self._useless = True
 
     def _open(self) -> None:
-        """Make the folder, and lock it; a process that ends may remove it in between."""
+        """Make the folder, and lock it. A process that ends may remove it in between."""
         try:
             self.folder.mkdir(exist_ok=True)
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -166,7 +167,7 @@ class Partial:
         )
 
     def _clear(self) -> None:
-        """Remove what is ours but the journal."""
+        """Remove our files except the journal."""
         names = [name for name in os.listdir(self.folder) if UNFINISHED.fullmatch(name)]
         for path in (self.made, self.work, *map(self.folder.joinpath, names)):
             if os.path.lexists(path):

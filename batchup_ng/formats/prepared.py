@@ -1,4 +1,4 @@
-"""A source as it is written: pictures as they are encoded, columns by name, what tells it from another."""
+"""A source in the form to write: encoded images, named columns, and an identity to compare."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import integer, positive_int
 
 REARRANGED = (SubsetDataSource, TakeDataSource)
-"""Sources that hand out rows of another, ``source``, as they are."""
+"""Sources that return rows of another one, ``source``, unchanged."""
 
 SAMPLED_ROWS = 64
-"""Rows of an array that are looked at to tell it from another."""
+"""Rows of an array that are read to identify it."""
 
 
 def prepared(source: AbstractDataSource, size: int | None, quality: int | None) -> AbstractDataSource:
-    """Return a source as it is written; refuse one that cannot be."""
+    """Return a source in the form to write; refuse a source that cannot be written."""
     if not source.is_random_access:
         raise ArgumentTypeError(
             "source must have random access, or what is killed could not go on, and this one only streams; write its "
@@ -60,9 +60,9 @@ def prepared(source: AbstractDataSource, size: int | None, quality: int | None) 
 
 
 def with_encoded_pictures(source: AbstractDataSource, size: int | None, quality: int | None) -> AbstractDataSource:
-    """Return a source whose pictures without a size of their own are encoded; the same one if it has none.
+    """Return a source whose images without a size of their own are encoded; the same source if it has none.
 
-    Pictures that a map is called with stay what they are.
+    Images that are passed to a map are not changed.
     """
     made: Any = copy.copy(source)
     if type(source) in (ArrayDataSource, FilesDataSource) and any(map(_is_encoded, made.data)):
@@ -83,14 +83,14 @@ def _is_encoded(column: Any) -> bool:
 
 
 def names_of(source: AbstractDataSource) -> tuple[str, ...]:
-    """Return the names of the columns of files and their labels; empty where the source is of something else."""
+    """Return the names of the columns of files and labels; empty for any other source."""
     nodes = nodes_of(source)
     rearranged = (*REARRANGED, ConcatDataSource, FilesDataSource)
     return ("image", "label") if all(type(node) in rearranged for node in nodes) else ()
 
 
 def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
-    """Return the names of the classes, where all files of the source have the same, or one column has some."""
+    """Return the class names, if all files of the source have the same, or one column has some."""
     found = {node.class_names for node in nodes_of(source) if isinstance(node, FilesDataSource)}
     arrays = [column for node in nodes_of(source) if type(node) is ArrayDataSource for column in node.data]
     found |= {column.class_names for column in arrays if isinstance(column, ArrowColumn) and column.class_names}
@@ -98,7 +98,7 @@ def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
 
 
 def contents_of(source: AbstractDataSource) -> dict[str, str]:
-    """Return what tells a source from others: its graph, and what is known of the data in it."""
+    """Return the identity of a source: its graph, and the known facts about its data."""
     arrays = [node for node in nodes_of(source) if isinstance(node, ArrayDataSource)]
     return {
         "source": identity(source)[0],
@@ -107,7 +107,7 @@ def contents_of(source: AbstractDataSource) -> dict[str, str]:
 
 
 def _told(column: Any) -> Any:
-    """Return what is known of a column: its ``fingerprint()``; of an array its form, its file and some of its rows."""
+    """Return the known facts about a column: its ``fingerprint()``; for an array its form, file and some rows."""
     told = [type(column).__name__, len(column)]
     if callable(getattr(column, "fingerprint", None)):
         return [*told, column.fingerprint()]

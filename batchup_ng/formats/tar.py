@@ -1,9 +1,9 @@
-"""Writes tar files as WebDataset lays them out: shards, each with a file for each column of each sample.
+"""Writes tar files in WebDataset's layout: shards with a file for each column of each sample.
 
-A sample's files stand one after the other, ``KEY.EXTENSION``: the key is the number of the sample, the extension says
-what the column is, the same for all samples: ``cls`` for whole numbers that int64 holds, ``txt``, ``json``, ``npy``;
-for bytes that of the first picture, as ``jpg``, if all of the first batch are pictures, else ``bin``. Where two columns
-had the same one, it is ``NAME.EXTENSION`` for each.
+The files of a sample stand one after the other, ``KEY.EXTENSION``. The key is the number of the sample. The extension
+depends on the column and is the same for all samples: ``cls`` for whole numbers that int64 holds, ``txt``, ``json``,
+``npy``. For bytes, if all of the first batch are images, it is the extension of the first, such as ``jpg``; else
+``bin``. If two columns had the same extension, the names are ``NAME.EXTENSION`` for each.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .base import Writer, pwrite_all, synchronised
 from .columns import Column, Values
 
 SHARD_BYTES = 1_000_000_000
-"""Bytes of a shard where no size was asked for."""
+"""Bytes of a shard if no size was given."""
 
 PICTURE = re.compile(
     rb"(?P<jpg>\xff\xd8\xff)|(?P<png>\x89PNG\r\n)|(?P<gif>GIF8[79]a)|(?P<tif>II\*\0|MM\0\*)|(?P<jp2>\0\0\0\x0cjP)|"
     rb"(?P<webp>RIFF.{4}WEBP)|(?P<avif>.{4}ftypavif)|(?P<bmp>BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3})",
     re.DOTALL,
 )  # fmt: skip
-"""How encoded pictures begin, with how their files are called."""
+"""First bytes of encoded images, with the extensions of their files."""
 
 
 class TarWriter(Writer):
@@ -41,7 +41,7 @@ class TarWriter(Writer):
     can_hold = "anything"
     options = ("shard_rows", "shard_bytes")
     _handle: int | None = None
-    _extensions: list[str] | None = None  # until the first batch tells
+    _extensions: list[str] | None = None  # until the first batch
 
     def check(self) -> None:
         self._most_rows = self.given.get("shard_rows", 1 << 62)
@@ -145,7 +145,7 @@ class TarWriter(Writer):
         self.close()
 
     def _sample(self, number: int, sample: dict[str, Any]) -> bytes:
-        """Return the files of a sample as they stand in a shard."""
+        """Return the files of a sample as a shard stores them."""
         assert self._extensions is not None
         made = []
         for column, prefix, extension in zip(self.columns, self._prefixes, self._extensions, strict=True):
@@ -163,7 +163,7 @@ class TarWriter(Writer):
 
 
 def names_file(name: str) -> str:
-    """Return the name of the file of the class names beside shards.
+    """Return the name of the file of class names next to the shards.
 
     >>> names_file("train-{:05d}.tar")
     'train-class_names.json'
@@ -172,7 +172,7 @@ def names_file(name: str) -> str:
 
 
 def _extension(column: Column, values: Sequence[Any] = ()) -> str:
-    """Return the extension of a column's files; for bytes, by those of the first batch."""
+    """Return the extension of a column's files; for bytes, by the values of the first batch."""
     if column.kind == "fixed":
         assert column.dtype is not None
         number = column.shape == () and column.dtype.kind in "iu" and np.can_cast(column.dtype, np.int64)
@@ -196,7 +196,7 @@ def _encoded(extension: str, value: Any) -> bytes:
 
 
 def picture_extension(values: Sequence[bytes]) -> str:
-    """Return what a file is called that begins like the first value; ``"bin"`` if one of them is no picture.
+    """Return the extension for the first value, by its first bytes; ``"bin"`` if any value is not an image.
 
     >>> picture_extension([b"\\xff\\xd8\\xff\\xe0...", b"GIF89a..."]), picture_extension([b"GIF89a...", b"BMW"])
     ('jpg', 'bin')

@@ -10,11 +10,11 @@ from .base import CHUNK_BYTES, PartsWriter, dividing, synchronised
 from .columns import Column, Values
 
 SYNCHRONISED = 16
-"""Files that are brought to the disk at once: file systems then do so in one go, where each alone takes a while."""
+"""Files to bring to the disk at once: file systems then do so in one go, while each alone takes a while."""
 
 
 class ZarrWriter(PartsWriter):
-    """A group with an array for each column. A chunk is a file, which a kill leaves as it was or whole."""
+    """A group with an array for each column. Each chunk is a file, which a kill leaves as it was or complete."""
 
     ending = ".zarr"
     can_hold = "numbers and arrays of them, of one shape"
@@ -46,7 +46,7 @@ class ZarrWriter(PartsWriter):
         import zarr
 
         self._done = self.row
-        for path in self.path.rglob("*.partial"):  # of a chunk that Zarr was about to rename
+        for path in self.path.rglob("*.partial"):  # a chunk that Zarr was about to rename
             path.unlink()
         self._group = zarr.open_group(str(self.path), mode="r+")
 
@@ -70,4 +70,4 @@ class ZarrWriter(PartsWriter):
         folder, zeros = self.path / column.name / "c", ["0"] * len(column.shape)
         paths = (folder.joinpath(str(chunk), *zeros) for chunk in chunks)
         with ThreadPoolExecutor(SYNCHRONISED) as threads:
-            list(threads.map(synchronised, [path for path in paths if path.exists()]))  # one of zeros is not written
+            list(threads.map(synchronised, [path for path in paths if path.exists()]))  # zeros are not written

@@ -12,19 +12,19 @@ from .arrow_column import ArrowColumn, field_path
 from .arrow_types import UnfitRow, as_numbers, pyarrow
 
 LARGE_ROW = 1024
-"""Bytes of a row above which rows are copied one by one, where an index array would go by way of fresh memory."""
+"""Bytes of a row from which on rows are copied one by one: an index array would need fresh memory."""
 
 MAGIC = b"ARROW1"
-"""What a file begins with that is no stream (Arrow Columnar Format, "IPC File Format")."""
+"""First bytes of an Arrow file, but not of a stream (Arrow Columnar Format, "IPC File Format")."""
 
 
 class ArrowRows(ArrowColumn):
-    """A column of Arrow files, as an array or as values (see the class that it derives from).
+    """A column of Arrow files, as an array or as values (see the base class).
 
-    The files are those of Arrow's IPC format: Feather (version 2), streams, and what the library `datasets` of Hugging
-    Face keeps (``folder/*.arrow``). They are mapped, and rows are copied straight out of them. Compressed batches are
-    decoded whole, and all of them once when the accessor is made; a compressed stream, which can only be read from its
-    beginning, is refused.
+    The files have Arrow's IPC format: Feather (version 2), streams, and the files that Hugging Face's library
+    `datasets` keeps (``folder/*.arrow``). They are mapped, and rows are copied straight out of the map. Compressed
+    batches are decoded whole, and all of them once when the accessor is made. A compressed stream is refused, because
+    it can only be read from its beginning.
 
     ::
 
@@ -32,13 +32,13 @@ class ArrowRows(ArrowColumn):
         source = ArrayDataSource(ArrowRows.columns("table.feather"))  # batches are dicts
     """
 
-    each_thread = True  # a reader is not said to be safe among threads
+    each_thread = True  # pyarrow does not say that a reader is safe among threads
 
     def _open(self, path: str) -> Any:
         return Batches(path, self.column)
 
     def _close(self, handle: Any) -> None:
-        pass  # the map goes with the last reference to it: a thread may be reading
+        pass  # the map closes with its last reference: a thread may be reading
 
     def _schema(self, handle: Any) -> Any:
         return handle.schema
@@ -54,7 +54,7 @@ class ArrowRows(ArrowColumn):
             )
         if begin == 0 and self._form is not None and len(array):
             begin = -1
-            with contextlib.suppress(UnfitRow, pyarrow().ArrowInvalid):  # which are told when it is read
+            with contextlib.suppress(UnfitRow, pyarrow().ArrowInvalid):  # reading such a row raises it
                 begin = handle.place(as_numbers(self._leaf(trusted(array)), self._form, self.fill))
         return len(array), array.nbytes, begin
 
@@ -88,17 +88,17 @@ class ArrowRows(ArrowColumn):
 
 
 def trusted(array: Any) -> Any:
-    """Return an array that does not reach out of its memory: the library takes offsets in files on trust.
+    """Return an array that does not reach outside its memory: pyarrow trusts the offsets in files.
 
     Raises:
-        ArrowInvalid: it does.
+        ArrowInvalid: the array does.
     """
     array.validate(full=True)
     return array
 
 
 class Batches:
-    """The batches of a file, mapped, of which only one column is looked at."""
+    """One column of the batches of a file, mapped."""
 
     def __init__(self, path: str, column: str) -> None:
         pa, self.path = pyarrow(), path
@@ -117,22 +117,22 @@ class Batches:
             else:
                 self._reader, self._field = opens(self._buffer), fields[0]
                 self.count = self._reader.num_record_batches
-                if self.count and not self.maps(self.array(0)):  # else selecting would copy what is mapped
+                if self.count and not self.maps(self.array(0)):  # else selecting would copy mapped data
                     self._reader, self._field = opens(self._buffer, options=selecting), 0
 
     def array(self, number: int) -> Any:
-        """Return the column of the batch of that number."""
+        """Return the column of batch `number`."""
         array = self._batches[number] if self.streamed else self._reader.get_batch(number).column(self._field)
         array.validate()
         return array
 
     def maps(self, array: Any) -> bool:
-        """Return whether an array lies in the file, and not in memory that it was decoded into."""
+        """Return whether an array lies in the file, not in memory that it was decoded into."""
         start, end = self._buffer.address, self._buffer.address + self._buffer.size
         parts = [part for part in array.buffers() if part is not None and part.size]
         return all(start <= part.address < end for part in parts)
 
     def place(self, values: np.ndarray) -> int:
-        """Return where in the file an array lies; -1 if that is elsewhere, or where none of its dtype may."""
+        """Return where in the file an array begins; -1 if it lies elsewhere, or is not aligned for its dtype."""
         place = int(values.__array_interface__["data"][0]) - int(self._buffer.address)
         return place if 0 <= place < self._buffer.size and place % values.itemsize == 0 else -1

@@ -1,4 +1,4 @@
-"""One column of files that Arrow reads, in chunks of different lengths: what Parquet and Arrow files share."""
+"""One column of files that Arrow reads, in chunks of different lengths: the base for Parquet and Arrow files."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ Self = TypeVar("Self", bound="ArrowColumn")
 
 
 class Part(NamedTuple):
-    """A row group, or a batch, of a file, or some of them."""
+    """A row group or a batch of a file, or several in sequence."""
 
     file: int
-    first: int  # of those in the file
-    last: int  # the one behind them
+    first: int  # number of its first row group or batch in the file
+    last: int  # the number after its last one
     rows: int
-    nbytes: int  # about, in memory
-    begin: int = -1  # where in the file it lies as it does in memory
+    nbytes: int  # approximate, in memory
+    begin: int = -1  # place in the file if the part lies there as in memory
 
 
 class ArrowColumn(ChunkedArray, StoredValues):
     """One column of the tables in some files, one table after the other.
 
-    What a row is follows from the type of the column:
+    The type of the column decides about the rows:
 
-    - Numbers, booleans, dates, timestamps (in UTC) and durations, and lists of a fixed length of them, nested too, are
+    - Numbers, booleans, dates, timestamps (in UTC), durations, and lists of a fixed length of these, also nested, are
       arrays of one `shape` and `dtype`. A null is NaN among floats, NaT among times; elsewhere it is an error that
-      names the row, unless `fill` says what stands for it.
-    - Lists of any length, and bytes, are so too if `shape` says what each row holds.
-    - Else the rows are values, several of them a list: ``str``, ``bytes``, dicts for structs, for lists of any length
-      an array, or a list of what they hold; None for a null. There is no `shape` then, nor `dtype`.
+      names the row, unless `fill` gives a value for it.
+    - Lists of any length, and bytes, are such arrays too if you pass the `shape` of a row.
+    - Otherwise the rows are values, and several rows are a list: ``str``, ``bytes``, dicts for structs, None for nulls.
+      A list of any length is an array, or a list of its entries. There is then no `shape` and no `dtype`.
 
-    Dictionaries are read as their values, extension types as what they are stored as.
+    Dictionaries are read as their values, extension types as their storage type.
 
     Attributes:
-        class_names: The names of the classes that the numbers stand for, where Hugging Face's `datasets` wrote the file
-            with a ``ClassLabel``; else empty.
+        class_names: The class names for the numbers in the column, if Hugging Face's `datasets` wrote the file with a
+            ``ClassLabel``; else empty.
 
     Args:
-        paths: A file (of Parquet, also a URL); a pattern such as ``"train-*.parquet"``, whose files are taken in the
-            order of their names; or a list of files, taken as they are.
-        column: Its name; ``"image.bytes"`` is the field ``bytes`` of a column of structs.
+        paths: A file (of Parquet, also a URL); a pattern such as ``"train-*.parquet"``, whose files are sorted by name;
+            or a list of files, used as they are.
+        column: The name of the column; ``"image.bytes"`` is the field ``bytes`` of a column of structs.
         shape: The shape of a row that is stored as a list, or as bytes, of as many numbers.
-        fill: What stands for a null among numbers, also those in lists. A list or bytes that are null stay an error.
+        fill: The value for a null among numbers, also in lists. A list or bytes that are null stay an error.
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
 
     Raises:
-        SampleReadError: a file is not there, or is none of this format; the column has different types in two files;
-            or a chunk of arrays has more bytes than 1 GiB and than `cache`.
-        ArgumentError: there is no such column; it is of a type that cannot be read, such as decimals; or `shape` has
-            other numbers of entries.
-        ArgumentTypeError: `fill` is no such number.
+        SampleReadError: a file is not there, or has another format; the column has different types in two files; or a
+            chunk of arrays has more bytes than 1 GiB and than `cache`.
+        ArgumentError: there is no such column; its type cannot be read, such as decimals; or `shape` does not have the
+            number of entries of a row.
+        ArgumentTypeError: `fill` is not a value of the column's type.
         ImportError: the extra ``parquet`` is not installed.
     """
 
@@ -95,7 +95,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
             self._shape, self._dtype = (n, *self._form.shape), self._form.dtype
             parts = [part._replace(nbytes=part.rows * self.row_bytes) for part in parts]
         self._mean_bytes = max(1, sum(part.nbytes for part in parts) // max(1, n))
-        decoded = [] if self._mapped or self._form is None else parts  # no file says what values take
+        decoded = [] if self._mapped or self._form is None else parts  # no file records the size of values
         for part in decoded:
             self._check_claim(part.nbytes, self.paths[part.file])
         chunks = parts if self._mapped or self._form is None else joined(parts)
@@ -105,7 +105,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         self._ends = np.cumsum(lengths)
         self._starts = self._ends - lengths
         if self._mapped and self._form is not None:
-            # In numbers, not bytes: where row 0 of all would be if the rows before the chunk lay before it.
+            # In numbers, not bytes: where row 0 would be if all rows before the chunk lay directly before it.
             self._before = (begins - self._starts * self.row_bytes) // self._dtype.itemsize
         self._longest = int(lengths.max(initial=1))
         self._recent = Recent(self._cache.limit)
@@ -114,11 +114,11 @@ class ArrowColumn(ChunkedArray, StoredValues):
     def columns(
         cls: type[Self], paths: Paths, names: Iterable[str] | None = None, *, cache: int | str = "256MB"
     ) -> dict[str, Self]:
-        """Return an accessor for each column of the files: for all, or those of `names`; `cache` is for each of them.
+        """Return an accessor for each column of the files, or for `names`. Each accessor has its own `cache`.
 
         Raises:
             SampleReadError: as the class.
-            ArgumentError: a column is of a type that cannot be read; name the others.
+            ArgumentError: the type of a column cannot be read; name the others.
         """
         if names is None:
             first = cls.__new__(cls)
@@ -134,18 +134,18 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     @abstractmethod
     def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
-        """Return of each part of an open file its rows, about its bytes, and where it begins, or -1, as :class:`Part`.
+        """Return rows, approximate bytes, and `begin` of each part of an open file, as in :class:`Part`.
 
-        The place counts if all parts have one: they are read from there then, not decoded.
+        If all parts have a `begin` other than -1, they are read from there, not decoded.
         """
 
     @abstractmethod
     def _decoded(self, handle: Any, first: int, last: int) -> Any:
-        """Return the column ``_names[0]`` of some parts of an open file, a list of Arrow arrays."""
+        """Return the column ``_names[0]`` of the parts from `first` to before `last`, as a list of Arrow arrays."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of all the data, the first axis that of the rows; ``AttributeError`` where they differ in shape."""
+        """Shape of all the data; the first axis counts the rows. ``AttributeError`` if they differ in shape."""
         if self._form is None:
             told = type_words(self._kind)
             raise AttributeError(f"rows of type {told} are values, which have no common `shape` or `dtype`")
@@ -158,14 +158,14 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     @property
     def natural_block(self) -> int:
-        """Rows of the longest chunk; where nothing is decoded, as many as are as cheap to read together as one."""
+        """Rows of the longest chunk; if nothing is decoded, how many neighbouring rows are as cheap to read as one."""
         if self._mapped:
             return max(1, RUN_BYTES // self._mean_bytes)
         return self._longest if len(self._ends) > 1 else self._part_rows  # a single chunk is no reason for long blocks
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         if self._mapped:
             return max(2, WINDOW_BYTES // (self.natural_block * self._mean_bytes))
         if self._form is not None:
@@ -181,7 +181,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     @property
     def _values_bytes(self) -> int:
-        """About the bytes of the longest chunk, by the first, which is decoded: no file says what values take."""
+        """Approximate bytes of the longest chunk, estimated by decoding the first: no file records the size of values.
+        """
         first = int(np.searchsorted(self._ends, 0, "right"))
         size = self._kept(first).nbytes * self._longest // int(self._ends[first]) if len(self) else 0
         return max(1, size)
@@ -201,7 +202,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
     __getitems__ = __getitem__
 
     def close(self) -> None:
-        """Close the files that this process has open, and let go of chunks; the next reading begins anew."""
+        """Close the files that this process has open, and drop the chunks; the next read begins again."""
         super().close()
         self._recent = Recent(self._cache.limit)
 
@@ -216,7 +217,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
 
     def _parts_of(self, number: int, shape: Sequence[int] | None) -> list[Part]:
-        """Return the parts of the file of that number, whose column is of the type of the others."""
+        """Return the parts of file `number`. Refuse a column with another type than in the first file."""
         path, handle = self.paths[number], self._handle(number)
         schema = self._schema(handle)
         self._names, kind = field_path(schema, self.column, path)
@@ -243,14 +244,14 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return parts
 
     def _leaf(self, array: Any) -> Any:
-        """Return the field of an array that the column is, as it is stored."""
+        """Return the column's field of an array, in its storage type."""
         for name in self._names[1:]:
             array = unwrapped(array)
-            array = array.flatten()[array.type.get_field_index(name)]  # which are null where the struct is
+            array = array.flatten()[array.type.get_field_index(name)]  # an entry is null where its struct is
         return unwrapped(array)
 
     def _array(self, chunk: int) -> Any:
-        """Return the Arrow array of a chunk, as it is stored."""
+        """Return the Arrow array of a chunk, in its storage type."""
         handle, told = self._handle(int(self._files[chunk])), self._rows_in(chunk)
         try:
             decoded = self._decoded(handle, int(self._first[chunk]), int(self._last[chunk]))
@@ -262,7 +263,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return array
 
     def _kept(self, chunk: int) -> Any:
-        """Return the array of a chunk of values, or of one with unfit rows, which is kept for a while."""
+        """Return the array of a chunk with values or with unfit rows, and keep it for a while."""
         array = self._recent.get(chunk)
         if array is None:
             array = self._array(chunk)
@@ -292,7 +293,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         try:
             super()._fill(rows, out)
-        except UnfitRow:  # one of a chunk, and not of these, perhaps
+        except UnfitRow:  # in the chunk, though perhaps not among `rows`
             chunks, within = self._located(rows)
             for chunk in np.unique(chunks).tolist():
                 here = np.flatnonzero(chunks == chunk)
@@ -307,7 +308,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
         chunks, within = self._located(rows)
         last = -1
         array: Any = None
-        for place in np.argsort(chunks, kind="stable").tolist():  # so that a chunk that is not kept is decoded once
+        for place in np.argsort(chunks, kind="stable").tolist():  # decodes a chunk once, even if it is not kept
             if chunks[place] != last:
                 last = int(chunks[place])
                 array = self._kept(last)
@@ -319,7 +320,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
 
 def joined(parts: list[Part]) -> list[Part]:
-    """Return parts of which short neighbours in a file are one, of up to :data:`~.base.RUN_BYTES`."""
+    """Merge short neighbouring parts of a file, up to :data:`~.base.RUN_BYTES` each."""
     chunks: list[Part] = []
     for part in parts:
         before = chunks[-1] if chunks else part
@@ -332,23 +333,23 @@ def joined(parts: list[Part]) -> list[Part]:
 
 
 class Recent:
-    """The chunks of values that were used last, up to `limit` bytes; pickled without them."""
+    """The chunks of values that were used last, up to `limit` bytes. A pickle does not contain them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: dict[int, tuple[Any, int]] = {}  # that was used last is the last
+        self._kept: dict[int, tuple[Any, int]] = {}  # the last used one is last
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, number: int) -> Any:
-        """Return the chunk of that number; None if it is not kept."""
+        """Return chunk `number`; None if it is not kept."""
         with self._lock:
             if number in self._kept:
                 self._kept[number] = self._kept.pop(number)
             return self._kept.get(number, (None, 0))[0]
 
     def put(self, number: int, chunk: Any, size: int) -> None:
-        """Keep a chunk of so many bytes, instead of those that were not used for longest."""
+        """Keep a chunk of `size` bytes, instead of the chunks that were not used for longest."""
         with self._lock:
             if number not in self._kept and size <= self.limit:
                 self._kept[number] = chunk, size
@@ -361,7 +362,7 @@ class Recent:
 
 
 def class_names(metadata: Any, column: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that Hugging Face's `datasets` keeps for a column, a path of fields, in the metadata of a file.
+    """Return the class names that Hugging Face's `datasets` keeps for a column, a path of fields, in the metadata.
 
     >>> told = {"info": {"features": {"y": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
     >>> class_names({b"huggingface": json.dumps(told).encode()}, ["y"])
@@ -371,19 +372,19 @@ def class_names(metadata: Any, column: Sequence[str]) -> tuple[str, ...]:
         feature = json.loads(metadata[b"huggingface"])["info"]["features"]
         for name in column:
             feature = feature[name]
-        while "feature" in feature:  # of what a list holds
+        while "feature" in feature:  # the entries of a list
             feature = feature["feature"]
         names = feature["names"] if feature["_type"] == "ClassLabel" else ()
         return tuple(names) if all(type(name) is str for name in names) else ()
-    except (ValueError, LookupError, TypeError, RecursionError):  # there are none, or another program's
+    except (ValueError, LookupError, TypeError, RecursionError):  # there are none, or another program wrote them
         return ()
 
 
 def field_path(schema: Any, column: str, path: str) -> tuple[list[str], Any]:
-    """Return the names of a field, from the outermost to its own, and its type without that of an extension.
+    """Return the names of a field, from the outermost to its own, and its storage type.
 
     Raises:
-        ArgumentError: there is none, or there are several of the name.
+        ArgumentError: there is no field of that name, or there are several.
     """
     pa = pyarrow()
     kind = pa.struct(list(schema))

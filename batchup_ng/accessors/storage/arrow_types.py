@@ -1,4 +1,4 @@
-"""What the types of Arrow are as NumPy arrays and Python values."""
+"""Arrow types as NumPy arrays and Python values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Numbers:
 
 
 class UnfitRow(ValueError):
-    """A row cannot be given as what its column is; `row` counts from the first of those that were converted."""
+    """A row does not fit its column's type; `row` counts from the first row of the conversion."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -46,12 +46,12 @@ class UnfitRow(ValueError):
 
 
 def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | None:
-    """Return the arrays that values of an Arrow type are; None where they are none, or differ in shape.
+    """Return the form of a type's values as arrays; None if they are not numbers, or differ in shape.
 
     Args:
-        kind: The type.
-        shape: The shape that lists, or bytes, of any length are to have.
-        fill: What is to stand for a null.
+        kind: The Arrow type.
+        shape: The requested shape of lists, or bytes, of any length.
+        fill: The value for nulls.
     """
     sizes: list[int] | None = []
     leaf = kind
@@ -88,7 +88,7 @@ def as_numbers(array: Any, form: Numbers, fill: Any = None) -> np.ndarray:
     """Return an Arrow array as ``(len(array), *form.shape)``, without a copy where there is nothing to convert.
 
     Raises:
-        UnfitRow: a row is null, and no float or time; or has another number of entries.
+        UnfitRow: a row is null, and not a float or time; or has another number of entries.
     """
     n = len(array)
     if n == 0:
@@ -106,14 +106,14 @@ def as_numbers(array: Any, form: Numbers, fill: Any = None) -> np.ndarray:
 
 
 def unwrapped(array: Any) -> Any:
-    """Return an array as it is stored, if its type is an extension of that."""
+    """Return an array in its storage type, if its type is an extension."""
     while isinstance(array.type, pyarrow().BaseExtensionType):
         array = array.storage
     return array
 
 
 def type_words(kind: Any) -> str:
-    """Return a type as text without control characters, which names of fields may hold."""
+    """Return a type as text without control characters, which the names of fields may contain."""
     text = str(kind)
     return text if text.isprintable() else repr(text)
 
@@ -122,7 +122,7 @@ def check_values(kind: Any, column: str) -> None:
     """Refuse a type whose values have no plain Python type.
 
     Raises:
-        ArgumentError: it is one.
+        ArgumentError: `kind` is such a type.
     """
     leaf = kind
     while (inner := _inner(leaf)) is not None:
@@ -136,10 +136,10 @@ def check_values(kind: Any, column: str) -> None:
 
 
 def python_value(scalar: Any) -> Any:
-    """Return an Arrow scalar as Python has it: lists of numbers as arrays, nulls as None.
+    """Return an Arrow scalar as a Python value: lists of numbers as arrays, nulls as None.
 
     Raises:
-        UnfitRow: a list of numbers has a null that is no float or time.
+        UnfitRow: a list of numbers, but not of floats or times, has a null.
     """
     kind = scalar.type
     if not _is_list(kind):
@@ -156,7 +156,7 @@ def python_value(scalar: Any) -> Any:
 
 
 def _flat(array: Any, n: int) -> Any:
-    """Return what an array of `n` rows is made of: the values of extensions and dictionaries, the entries of lists."""
+    """Return the values inside an array of `n` rows: of an extension or a dictionary, or the entries of lists."""
     pa = pyarrow()
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
@@ -191,7 +191,7 @@ def _refuse_unequal(ends: np.ndarray, n: int) -> None:
 
 
 def _inner(kind: Any) -> Any:
-    """Return the type that an extension, a dictionary or a list is made of; None for others."""
+    """Return the type inside an extension, a dictionary or a list; None for others."""
     pa = pyarrow()
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type

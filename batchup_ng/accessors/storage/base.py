@@ -1,8 +1,8 @@
-"""Rows in files that are opened when they are first read, in each process anew: what all formats share.
+"""Base classes for rows in files. Each process opens a file when it first reads from it.
 
-A format derives from :class:`StoredArray`, if its rows are of one shape and dtype, or from :class:`StoredValues`. It
-says how a file is opened and how some rows are read; all else is here: indices, pickling, handles, changed files,
-errors.
+A format derives from :class:`StoredArray` if its rows have one shape and dtype, otherwise from :class:`StoredValues`.
+The format defines how to open a file and how to read rows. These classes handle indices, pickling, file handles,
+changed files and errors.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from .open_file import regular
 from .remote import is_remote
 
 RUN_BYTES = 1 << 20
-"""Bytes that are worth reading in one go where storage has no chunks of its own: disks and networks wait for each."""
+"""Bytes worth reading in one go if storage has no chunks of its own: disks and networks add a delay to each read."""
 
 WINDOW_BYTES = 256 << 20
-"""Bytes of rows that a shuffle of blocks mixes where no cache says how many."""
+"""Bytes of rows that a shuffle of blocks mixes if no cache sets the number."""
 
 
 class StoredRows(ABC):
-    """Rows in one file, or several.
+    """Rows in one or several files.
 
-    What is pickled are the paths and options: each process opens the files itself when it first reads from them, and
-    each thread where a handle is not safe among threads (`each_thread`). A file whose size or time of change is not
-    that of when this was made is refused, on any machine: copy files by what keeps their times. That is looked at
-    before and after each batch; of a file at a URL after
-    :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
+    Only paths and options are pickled; each process opens the files on first use, and so does each thread if a handle
+    is not thread-safe (`each_thread`). A file is refused, on any machine, if its size or modification time differs from
+    when this object was made: copy files with a tool that keeps their times. Local files are checked before and after
+    each batch, files at URLs after :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
 
     Attributes:
         paths: The files: URLs, absolute paths.
@@ -48,12 +47,12 @@ class StoredRows(ABC):
         paths: The files, at least one.
 
     Raises:
-        SampleReadError: one of them is not there; ``.source`` is its path.
-        ArgumentError: one of them is a URL, and files of this format are not read there.
+        SampleReadError: a file is not there; ``.source`` is its path.
+        ArgumentError: a path is a URL, and this format cannot be read from URLs.
     """
 
     each_thread: ClassVar[bool] = False
-    most_open: ClassVar[int] = 100  # handles that are kept; more are let go of, and close with the last reference
+    most_open: ClassVar[int] = 100  # handles kept; older ones are dropped, and close with the last reference
     takes_urls: ClassVar[bool] = False
     runs_user_code: bool = False
     decode: Any = None
@@ -69,10 +68,10 @@ class StoredRows(ABC):
 
     @abstractmethod
     def _open(self, path: str) -> Any:
-        """Open a file and return the handle by which it is read."""
+        """Open a file and return its handle."""
 
     def _close(self, handle: Any) -> None:
-        """Close what :meth:`_open` returned."""
+        """Close a handle that :meth:`_open` returned."""
         handle.close()
 
     @property
@@ -82,14 +81,14 @@ class StoredRows(ABC):
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return 16
 
     def close(self) -> None:
         """Close the files that this process has open; the next reading opens them again."""
         handles, self._handles = self._handles, {}
         for (_, pid, _), handle in handles.items():
-            if pid == os.getpid():  # those of a process that was forked from are its own
+            if pid == os.getpid():  # a handle inherited through a fork belongs to the parent
                 self._close(handle)
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
@@ -101,7 +100,7 @@ class StoredRows(ABC):
         return list(range(len(self.paths)))
 
     def file_sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, as far as they are known without a look at it."""
+        """Return the bytes of each file, as far as they are known without checking the file."""
         return {path: size for path, (size, _) in zip(self.paths, self._stamps, strict=True)}
 
     def sample_name(self, row: int) -> str | None:
@@ -109,17 +108,17 @@ class StoredRows(ABC):
         return self.paths[0]
 
     def fingerprint(self) -> list[Any]:
-        """Return what the rows depend on: files with their sizes and times, the options, `decode`."""
+        """Return everything that the rows depend on: files with their sizes and times, the options, `decode`."""
         decode = None if self.decode is None else function_told(self.decode)
         return [type(self).__name__, self.paths, self._stamps, self._options(), decode]
 
     def _options(self) -> list[Any]:
-        """Return the options on which the rows depend, as JSON has them."""
+        """Return the options that the rows depend on, as JSON values."""
         return []
 
     @classmethod
     def _known(cls, path: str) -> str:
-        """Return a path as it is kept: absolute, or the URL that it is."""
+        """Return a path as it is kept: absolute, or an unchanged URL."""
         if is_remote(path) and not cls.takes_urls:
             raise ArgumentError(
                 f"{called(path)} is a URL, and files of this format are read on this machine alone; download it, or "
@@ -127,13 +126,13 @@ class StoredRows(ABC):
             )
         if is_remote(path) or os.pardir not in path.split(os.sep):
             return path if is_remote(path) else os.path.abspath(path)
-        return os.path.join(os.getcwd(), path)  # behind a link .. is another folder than abspath says
+        return os.path.join(os.getcwd(), path)  # abspath would resolve .. wrongly after a symbolic link
 
     def _look(self, numbers: Sequence[int]) -> None:
-        """Look whether those of some files that are at URLs are what they were, at all of them at once.
+        """Check the remote files among `numbers` for changes, all at once.
 
         Raises:
-            SampleReadError: one is not, or cannot be looked at.
+            SampleReadError: a file has changed, or cannot be checked.
         """
         if not self._looked:
             return
@@ -151,10 +150,10 @@ class StoredRows(ABC):
             )
 
     def _handle(self, number: int = 0) -> Any:
-        """Return the file of that number, open, if it is still what it was.
+        """Return the open file of that number, if the file has not changed.
 
         Raises:
-            SampleReadError: it is not, or cannot be opened.
+            SampleReadError: it has changed, or cannot be opened.
         """
         path = self.paths[number]
         if number in self._looked:
@@ -173,7 +172,7 @@ class StoredRows(ABC):
         return handle
 
     def _look_again(self, rows: np.ndarray) -> None:
-        """Look whether the files that `rows` were read from have changed meanwhile."""
+        """Check whether the files of `rows` have changed while they were read."""
         numbers = [0] if len(self.paths) == 1 else self._file_numbers(rows)
         self._look(numbers)
         for number in numbers:
@@ -187,18 +186,18 @@ class StoredRows(ABC):
             return self._open(path)
         except (BatchupError, ImportError, MemoryError):
             raise
-        except Exception as error:  # whatever a library makes of what the file holds
+        except Exception as error:  # a library may raise anything on a file's content
             raise SampleReadError(
                 f"{called(path)} cannot be opened by {type(self).__name__} ({reason(error)})", path
             ) from error
 
     def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
-        """Return the error for rows that could not be read; raise `error` itself if it says that, or is of memory."""
+        """Return the error for rows that could not be read; raise `error` itself if it is the right one already."""
         if isinstance(error, (BatchupError, MemoryError)):
             try:
                 raise error
             finally:
-                del error  # whose traceback holds this frame: a circle that would keep files open
+                del error  # its traceback refers to this frame: the cycle would keep files open
         name = self.sample_name(int(rows[0]))
         which = f"row {rows[0]}" if len(rows) == 1 else f"one of {len(rows)} rows, the first of which is row {rows[0]},"
         return SampleReadError(f"{which} of {called(name or self.paths[0])} cannot be read ({reason(error)})", name)
@@ -218,12 +217,12 @@ class StoredArray(StoredRows):
     in the order asked for, in memory of their own.
     """
 
-    _shape: tuple[int, ...]  # which a format sets when it is made, as it does `_dtype`
+    _shape: tuple[int, ...]  # set by each format when it is made, as is `_dtype`
     _dtype: np.dtype[Any]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of all the data, the first axis that of the rows."""
+        """Shape of all the data; the first axis counts the rows."""
         return self._shape
 
     @property
@@ -250,7 +249,7 @@ class StoredArray(StoredRows):
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return max(2, WINDOW_BYTES // max(1, self.natural_block * self.row_bytes))
 
     def __getitem__(self, rows: Any) -> Any:
@@ -263,7 +262,7 @@ class StoredArray(StoredRows):
         return rows_of(self, rows)
 
     def read_into(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int``, into `out`, ``(n, *shape[1:])`` of `dtype`; raises what indexing does."""
+        """Write `rows`, ``(n,) int``, into `out`, ``(n, *shape[1:])`` of `dtype`; raises the errors of indexing."""
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
         into = out if out.flags.c_contiguous else np.empty_like(out, order="C")
@@ -278,7 +277,7 @@ class StoredArray(StoredRows):
 
 
 class StoredValues(StoredRows):
-    """Rows that differ in shape, or are no arrays: several of them are a list."""
+    """Rows that differ in shape, or are not arrays. Several rows are a list."""
 
     @abstractmethod
     def _values(self, rows: np.ndarray) -> list[Any]:
@@ -301,10 +300,10 @@ class StoredValues(StoredRows):
             self._look_again(several)
         return values[0] if isinstance(chosen, int) else values
 
-    __getitems__ = __getitem__  # by which MapStyle, which stacks rows that are dicts or tuples, asks for several
+    __getitems__ = __getitem__  # MapStyle calls this for several rows, and stacks the dicts or tuples
 
 def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a file, whose rows belong together; refuse those that differ in length."""
+    """Return the columns of a file. Refuse columns of different lengths, because their rows belong together."""
     if not columns:
         raise ArgumentError(
             f"{os.fspath(path)!r} has no columns of its own; name those that are meant, as at a URL "
@@ -317,7 +316,7 @@ def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Give each run of consecutive rows among `rows`, as they are: its first row, its length, its place.
+    """Yield each run of consecutive rows in `rows`, in the order given: its first row, its length, its place.
 
     >>> list(runs(np.array([4, 5, 6, 1, 9])))
     [(4, 3, 0), (1, 1, 3), (9, 1, 4)]
@@ -328,7 +327,7 @@ def runs(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 
 def _stamps_of(paths: Sequence[str]) -> list[tuple[int, Any]]:
-    """Return by what a change of each file is noticed: its size and time of change, or what its server tells."""
+    """Return the stamp of each file, which changes with it: size and modification time, or the server's facts."""
     at_urls = iter(remote.stamps_of(list(filter(is_remote, paths))))
     stamps: list[tuple[int, Any]] = []
     for path in paths:
@@ -356,7 +355,7 @@ def called(path: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return what an error says, without control characters, which may come out of the file."""
+    """Return the message of an error without control characters, which the file may contain."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"
     return f"{type(error).__name__}: {shortened(repr(str(error))[1:-1], 500)}"

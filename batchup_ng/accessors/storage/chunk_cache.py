@@ -1,24 +1,24 @@
-"""Decoded chunks that all threads and processes of a program share: who needs one first decodes it, the others copy.
+"""Decoded chunks for all threads and processes of a program: the first that needs one decodes it, the others copy.
 
     one nameless file in memory, which each process maps
     ┌───────┬───────────────────────────────────────┬───────┬───────┬─────┐
     │ hand  │ for each slot: key, generation, owner │ slot  │ slot  │ ... │
     └───────┴───────────────────────────────────────┴───────┴───────┴─────┘
-    key: number of the chunk + 1     generation: how often the slot was claimed     owner: who decodes into it, or 0
+    key: number of the chunk + 1     generation: how often the slot was claimed     owner: process that decodes, or 0
 
-Who owns what. The table is changed under a lock alone, `flock` on the file, which the kernel releases when its holder
-is killed. A slot belongs to its owner from its claim until it is published: nobody else reads it, or writes to it, as
-long as that process lives. The hand goes round the slots and claims the next that has no living owner, so the chunk
-that was decoded first goes first. A published slot is read without a lock: if its generation is another afterwards,
-what was copied is not used.
+Ownership. The table changes only under a lock, `flock` on the file. The kernel releases the lock if its holder is
+killed. A process owns a slot from its claim until it publishes the slot. Until then nobody else reads or writes the
+slot, as long as the owner lives. The hand goes round the slots and claims the next slot without a living owner, so the
+chunk that was decoded first is replaced first. A published slot is read without a lock. If its generation has
+changed afterwards, the copy is not used.
 
-What fails. A killed process leaves a slot with a dead owner, which the hand takes, and a table that is whole at every
-step: a claim first writes the owner, a publication the owner last. A process that hangs before it publishes is waited
-for a while, then its chunk is claimed anew in another slot. Where no slot is to be had, the chunk is decoded into other
-memory; where the lock is not, the process goes on with a cache of its own. Nobody waits without end.
+Failures. A killed process leaves a slot with a dead owner, which the hand takes. The table is whole at every step: a
+claim writes the owner first, a publication writes the owner last. If a process hangs before it publishes, the others
+wait for a while, then claim another slot for its chunk. If there is no slot, the chunk is decoded into other memory. If
+the lock cannot be acquired, the process goes on with a cache of its own. No wait is endless.
 
-A pickle names the descriptor of its sender, as that of :class:`~batchup_ng.accessors.shared_rows.SharedRows` does: out
-of reach, on another machine, and where the system has no such files, a process has a cache of its own.
+A pickle names its sender's file descriptor, like a pickle of :class:`~batchup_ng.accessors.shared_rows.SharedRows`. If
+the descriptor is out of reach, on another machine, or if the system has no such files, a process has its own cache.
 """
 
 from __future__ import annotations
@@ -39,39 +39,38 @@ from ...system_limits import available
 from ..shared_rows import Place, nameless, place_of, reached
 
 MOST_SLOTS = 4096
-"""Slots of a cache at most, since each batch looks through all keys."""
+"""Slots of a cache at most: each batch searches all keys."""
 
 TABLE_BYTES = 25 * 4096
-"""Bytes before the slots: what the table needs, in whole pages."""
+"""Bytes before the slots: the table, in whole pages."""
 
 PART_OF_FREE = 0.5
-"""The part of the free memory that chunks may take; the rest is for batches and what else the program needs."""
+"""Part of the free memory that chunks may take; the rest is for batches and the remaining program."""
 
 PATIENCE = 5.0
-"""Seconds for which a chunk that another process decodes is waited for, and the lock."""
+"""Seconds to wait for a chunk that another process decodes, and for the lock."""
 
 ROOM = 4
-"""Slots that there are for each chunk that is decoded ahead: those that are wanted stay."""
+"""Slots that a cache must have for each chunk that is decoded ahead, so as not to replace chunks in use."""
 
 BUSY, FULL = -1, -2
 
 PID_BITS = 22
-"""Bits of the number of a process: it is at most 2^22 (proc(5), ``pid_max``)."""
+"""Bits of a process number, which is at most 2^22 (proc(5), ``pid_max``)."""
 
 Decode: TypeAlias = Callable[[int, np.ndarray], None]
-"""What is called with the number of a chunk and its memory, ``(nbytes,) uint8``."""
+"""A function of the number of a chunk and its memory, ``(nbytes,) uint8``."""
 
 Use: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-"""What is called with the numbers of chunks, ``(n,) int64``, the slot of each, and all slots, ``(m, nbytes) uint8``."""
+"""A function of the numbers of chunks, ``(n,) int64``, the slot of each, and all slots, ``(m, nbytes) uint8``."""
 
 
 class ChunkCache:
-    """Chunks of one size, of which the last that were decoded are kept; nothing is taken before the first use.
+    """The most recently decoded chunks, all of one size. No memory is taken before the first use.
 
     Args:
-        limit: Bytes that they may take in all processes together; half of what is free at the first use, if that is
-            less.
-        place: Where another process has the cache.
+        limit: Bytes of chunks in all processes together; half of the memory free at the first use, if that is less.
+        place: The cache of another process.
     """
 
     def __init__(self, limit: int, place: Place | None = None) -> None:
@@ -80,15 +79,15 @@ class ChunkCache:
         self._shares: dict[int, _Share] = {}
 
     def slots(self, nbytes: int) -> int:
-        """Return how many chunks of so many bytes may be kept."""
+        """Return how many chunks of `nbytes` may be kept."""
         return min(MOST_SLOTS, self.limit // nbytes)
 
     def room(self) -> int:
-        """Return how many bytes of chunks may be kept, with the memory that is free now."""
+        """Return how many bytes of chunks may be kept, given the memory that is free now."""
         return min(self.limit, int(PART_OF_FREE * min(available(), 1 << 60)))
 
     def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
-        """Call `use` with those of the chunks that are kept; return the numbers of the others."""
+        """Call `use` with the chunks that the cache has; return the numbers of the others."""
         try:
             return self._share().copy(numbers, nbytes, use)
         except _LockHeldError:
@@ -97,10 +96,10 @@ class ChunkCache:
     def fetch(
         self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use, ahead: Sequence[int] = ()
     ) -> None:  # fmt: skip
-        """Call `use` with each of the chunks, after `decode` has written those that nobody has.
+        """Call `use` with each chunk, after `decode` has written the chunks that the cache lacks.
 
-        `use` may be called again for a chunk, the last time with the right bytes. Raises what they raise. While others
-        decode what is wanted, one of the chunks `ahead` is decoded, if there is room for many.
+        `use` may be called again for a chunk; its last call gets the right bytes. Exceptions of both are raised. While
+        others decode chunks that this call needs, it decodes one of the chunks `ahead`, if the cache has many slots.
         """
         try:
             self._share().fetch(numbers, nbytes, decode, use, ahead)
@@ -109,14 +108,14 @@ class ChunkCache:
             own.fetch(numbers, nbytes, decode, use)
 
     def close(self) -> None:
-        """Let go of what this process holds, once no thread reads any more; the next use begins anew."""
+        """Let go of this process's memory once no thread reads it any more; the next use begins again."""
         self._shares = {}
 
     def _share(self) -> _Share:
         pid = os.getpid()
         share = self._shares.get(pid)
         if share is None:
-            # That of a process which this one was forked from, opened anew: a lock belongs to what was opened.
+            # After a fork, open the parent's file again: a lock belongs to the open file.
             inherited = [place_of([each.fd])._replace(pid=pid) for each in self._shares.values() if each.fd >= 0]
             share = self._shares.setdefault(pid, _Share(self.limit, next(iter(inherited), self._place)))
         return share
@@ -127,11 +126,11 @@ class ChunkCache:
 
 
 class _LockHeldError(Exception):
-    """A process that hangs holds the lock."""
+    """A hanging process holds the lock."""
 
 
 class _Share:
-    """The cache as one process has it open."""
+    """The cache as one process has opened it."""
 
     def __init__(self, limit: int, place: Place | None = None) -> None:
         self.fd = -1
@@ -141,7 +140,7 @@ class _Share:
         else:
             self._size = TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
             if hasattr(os, "memfd_create"):
-                with contextlib.suppress(OSError):  # files may not be as large (ulimit -f): a cache of its own will do
+                with contextlib.suppress(OSError):  # the size of files may be limited (ulimit -f): use a private cache
                     self.fd = nameless(self._size)
         self._mapped = mmap.mmap(self.fd, self._size)
         table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
@@ -157,7 +156,7 @@ class _Share:
             return numbers
         with self._locked():
             kept = (self._keys[:n] == numbers[:, None] + 1) & (self._owners[:n] == 0)
-            found, slots = kept.any(1), kept.argmax(1)  # the first: who came late may have decoded one once more
+            found, slots = kept.any(1), kept.argmax(1)  # the first: a late process may have decoded the chunk again
             before = self._generations[slots]
         if found.any():
             use(numbers[found], slots[found], memory)
@@ -184,12 +183,12 @@ class _Share:
             numbers = left
 
     def _made_ahead(self, number: int, nbytes: int, decode: Decode) -> bool:
-        with unless_of_signal_handler():  # which who wants the chunk will see
+        with unless_of_signal_handler():  # an error will come up again in the process that needs the chunk
             return self._made(number, nbytes, decode, lambda *_: None, late=False)
         return False
 
     def _made(self, number: int, nbytes: int, decode: Decode, use: Use, late: bool) -> bool:
-        """Decode a chunk and use it; return False if another has it, or is decoding it and is not late."""
+        """Decode a chunk and use it. Unless `late`, return False if it is kept, or another process decodes it."""
         slot = self._claimed(number, nbytes, late)
         if slot == BUSY:
             return False
@@ -197,7 +196,7 @@ class _Share:
         try:
             memory = self._memory(nbytes)[slot : slot + 1] if kept else np.empty((1, nbytes), np.uint8)
             decode(number, memory[0])
-            use(np.array([number]), np.array([0]), memory)  # as long as nobody else may claim the slot
+            use(np.array([number]), np.array([0]), memory)  # while no other process can claim the slot
         except BaseException:
             kept = 0
             raise
@@ -208,7 +207,7 @@ class _Share:
         return True
 
     def _claimed(self, number: int, nbytes: int, late: bool) -> int:
-        """Return a slot to decode a chunk into; BUSY as `_made` says, FULL if there is none."""
+        """Return a slot to decode a chunk into; BUSY where `_made` returns False, FULL if there is none."""
         n = len(self._memory(nbytes))
         with self._locked():
             owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
@@ -225,7 +224,7 @@ class _Share:
         return FULL
 
     def _has_pages(self, slot: int, nbytes: int) -> bool:
-        """Return whether there is memory for a slot, which has to be asked: writing without it would be a SIGBUS."""
+        """Return whether a slot has memory, and reserve it: writing to a slot without memory would be a SIGBUS."""
         if slot == FULL:
             return False
         if self.fd >= 0 and slot not in self._with_pages:
@@ -247,10 +246,10 @@ class _Share:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock: that of this process's threads, then that of the file.
+        """Hold the lock of this process's threads, then the lock of the file.
 
         Raises:
-            _LockHeldError: it was not to be had.
+            _LockHeldError: a lock could not be acquired in time.
         """
         until = time.monotonic() + PATIENCE
         if not self._lock.acquire(timeout=PATIENCE):
@@ -277,10 +276,10 @@ class _Share:
 
 
 def _identity(pid: int) -> int:
-    """Return a number that no other process has had since the machine started; 0 for one that has ended.
+    """Return a number that no other process has had since the machine started; 0 if the process has ended.
 
-    It is made of the process's number, which is used again, and of when it was started, in ticks since the machine was
-    (fields 1 and 22 of ``/proc/PID/stat``, proc(5)).
+    It combines the process number, which the system uses again, with the start of the process, in ticks since the
+    machine started (fields 1 and 22 of ``/proc/PID/stat``, proc(5)).
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -1,4 +1,4 @@
-"""Rows that storage keeps in chunks, each of which can only be decoded whole, and is kept for a while then."""
+"""Rows in chunks. A chunk can only be decoded as a whole, and is kept for a while afterwards."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from .base import StoredArray
 from .chunk_cache import MOST_SLOTS, ChunkCache
 
 SMALL_ARRAY = 16 << 20
-"""Bytes up to which data in a single chunk, such as labels, are decoded once by each process."""
+"""Bytes up to which each process decodes data in a single chunk, such as labels, once."""
 
 LARGEST_CHUNK = 1 << 30
-"""Bytes of a decoded chunk, or row, that are taken on the word of a file, which may claim anything."""
+"""Bytes that a file may claim for a decoded chunk or row, unless the cache is larger."""
 
 AHEAD = 4
-"""Chunks behind that of a batch of which one may be decoded while others decode that."""
+"""How many chunks after a batch are candidates for decoding ahead while other workers decode the batch's chunks."""
 
 MIXED_FROM = 256_000_000
-"""Bytes of the cache that an order by blocks is made for: those of ``cache="256MB"``, the default."""
+"""Bytes of the cache for which an order by blocks is made: the default, ``cache="256MB"``."""
 
 WAITING = 16
-"""Chunks at URLs that are fetched at once, each by a thread that waits for it."""
+"""Chunks at URLs that are fetched at once, one thread for each."""
 
 
 class ChunkedArray(StoredArray):
-    """Rows in chunks, of which the last ones that were decoded are kept in memory.
+    """Rows in chunks. The most recently decoded chunks stay in memory.
 
-    All threads and processes of a program share them, see :mod:`~batchup_ng.accessors.storage.chunk_cache`. A batch
-    that wants a whole chunk in order has it decoded straight into its memory.
+    All threads and processes of a program share them, see :mod:`~batchup_ng.accessors.storage.chunk_cache`. If a batch
+    contains a whole chunk in order, the chunk is decoded straight into the batch.
 
     Args:
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
     """
 
-    _only: np.ndarray | None = None  # all the data, if they are small
+    _only: np.ndarray | None = None  # all the data, if it is small
 
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
 
     def _check_claim(self, nbytes: int, path: str) -> None:
-        """Refuse a file of which a chunk, or row, is to take very much memory: so many bytes."""
+        """Refuse a file whose chunk, or row, would take `nbytes` of memory, if that is too much."""
         if nbytes > max(LARGEST_CHUNK, self._cache.limit):
             raise SampleReadError(
                 f"a chunk or row of {path!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has room for "
@@ -58,23 +58,23 @@ class ChunkedArray(StoredArray):
     @property
     @abstractmethod
     def chunk_rows(self) -> int:
-        """Rows of the longest chunk: of all but the last, unless `_located` and `_rows_in` say otherwise."""
+        """Rows of the longest chunk: all chunks but the last, unless a format has its own `_located` and `_rows_in`."""
 
     @abstractmethod
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        """Decode the chunk of that number into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
+        """Decode chunk `number` into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
 
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the chunk of each row, and its number there.
+        """Return the chunk of each row, and the row's number within it.
 
         Raises:
-            SampleReadError: the file has changed, though chunks of it may be kept.
+            SampleReadError: the file has changed, even if its chunks are in the cache.
         """
         self._handle()
         return np.divmod(rows, self.chunk_rows)
 
     def _rows_in(self, chunks: Any) -> Any:
-        """Return how many rows each of some chunks has."""
+        """Return the number of rows of each chunk."""
         return np.minimum(self.chunk_rows, len(self) - chunks * self.chunk_rows)
 
     @property
@@ -84,18 +84,18 @@ class ChunkedArray(StoredArray):
 
     @property
     def natural_window(self) -> int:
-        """How many chunks may be mixed so that a cache of :data:`MIXED_FROM` bytes reads each once: half of those that
-        it keeps, for the next are begun meanwhile. It belongs to the order, so that `cache=` does not change it.
+        """How many chunks may be mixed if a cache of :data:`MIXED_FROM` bytes is to read each once. It is half of the
+        chunks that fit, because workers already begin the next ones. The order depends on this number, not on `cache=`.
         """
         return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
 
     @property
     def rows_kept(self) -> float:
-        """How many rows of decoded chunks there is room for, in `cache=` and in the memory that is free now."""
+        """How many rows of decoded chunks fit into `cache=` and into the memory that is free now."""
         return min(MOST_SLOTS, self._cache.room() // self._chunk_bytes) * self.chunk_rows
 
     def close(self) -> None:
-        """Close the files that this process has open, and let go of the chunks; the next reading begins anew."""
+        """Close the files that this process has open, and drop the chunks; the next read begins again."""
         super().close()
         self._cache.close()
         self._only = None
@@ -111,7 +111,7 @@ class ChunkedArray(StoredArray):
             fill_rows(only, rows, out)
             return
         left = np.ones(len(rows), bool)
-        for start in [] if self._looked else (within == 0).nonzero()[0].tolist():  # those at URLs come all at once
+        for start in [] if self._looked else (within == 0).nonzero()[0].tolist():  # URLs: all chunks at once
             number = int(numbers[start])
             end = start + int(self._rows_in(number))
             if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
@@ -124,7 +124,7 @@ class ChunkedArray(StoredArray):
     def _gather(
         self, rows: np.ndarray, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray
     ) -> None:
-        """Write those of `rows` that are in chunks that are kept, or will be, to `places` of `out`."""
+        """Copy row `within` of chunk `numbers` to `places` of `out`, by way of the cache."""
         nbytes, row_bytes = self._chunk_bytes, self.row_bytes
         if not row_bytes:
             return
@@ -146,7 +146,7 @@ class ChunkedArray(StoredArray):
                 return
             here = slot_of >= 0
             for place, row in zip(places[here].tolist(), wanted[here].tolist(), strict=True):
-                into[place] = kept[row]  # an index array would go by way of fresh memory
+                into[place] = kept[row]  # an index array would need fresh memory
 
         missing = self._cache.copy(chunks, nbytes, use)
         if len(missing) > 1 and self._looked:
@@ -155,7 +155,7 @@ class ChunkedArray(StoredArray):
                 list(threads.map(lambda number: self._cache.fetch(number, nbytes, decode, use), each))
         elif len(missing):
             ahead: Sequence[int] = ()
-            if len(rows) > 1 and (np.diff(rows) == 1).all():  # others wait for that chunk, too
+            if len(rows) > 1 and (np.diff(rows) == 1).all():  # other workers wait for that chunk, too
                 last = int(self._located(np.array([len(self) - 1]))[0][0])
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)

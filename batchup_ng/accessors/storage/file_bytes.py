@@ -17,24 +17,24 @@ from .shard_paths import shard_paths
 
 
 class FileBytes:
-    """Files as rows of ``bytes``, the whole content of each; several rows are a list.
+    """Files as rows: each row is the whole content of a file, as ``bytes``. Several rows are a list.
 
-    The files may lie at URLs; those of a batch are fetched at once. They are read anew each time, so that one that
-    changes is read as it is then.
+    Files may be at URLs; the files of a batch are fetched at once. Each access reads the file again, so a changed file
+    gives its new content.
 
     ::
 
         pictures = ImageBytes(FileBytes([f"s3://bucket/{name}" for name in names]), size=224)
 
     Args:
-        paths: A list of paths and URLs, taken as they are; or a pattern such as ``"s3://bucket/cats/*.jpg"``, whose
-            files are taken in the order of their names. Relative paths are looked up in the folder that is current now.
+        paths: A list of paths and URLs, used as they are; or a pattern such as ``"s3://bucket/cats/*.jpg"``, whose
+            files are sorted by name. Relative paths are relative to the folder that is current now.
 
     Raises:
         SampleReadError: nothing matches the pattern.
         ArgumentError: there are no paths; or a pattern is for a server that cannot list files.
-        ArgumentTypeError: one of them is no path.
-        ImportError: what a URL needs is not installed.
+        ArgumentTypeError: one of the paths is not a path.
+        ImportError: a library that a URL needs is not installed.
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
@@ -74,7 +74,7 @@ class FileBytes:
         return self._paths[row % len(self)]
 
     def fingerprint(self) -> list[Any]:
-        """Return what the rows depend on: the path, size and time of change of each file, all of which are asked."""
+        """Return everything that the rows depend on: path, size and modification time of each file, all queried."""
         paths = self.file_paths(range(len(self)))
         urls = list(filter(is_remote, paths))
         facts = hashlib.sha256(repr(list(zip(urls, stamps_of(urls), strict=True))).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Data sets of HDF5 files, those of PyTables among them.
+"""Data sets of HDF5 files, PyTables' included.
 
-Where rows lie in the file as they do in memory (contiguous, or in chunks that nothing compresses), they are copied out
-of a memory map, without the library. Else HDF5 reads them: run by run into the batch where a chunk has one row, by
-chunks otherwise. Lists of rows are never given to h5py, which is far slower at them than at one row after the other.
+If rows lie in the file as in memory (contiguous, or in chunks without compression), they are copied out of a memory
+map, without the library. Otherwise HDF5 reads them: run by run into the batch if a chunk has one row, by chunks if not.
+h5py never gets lists of rows: it reads them far more slowly than one row after the other.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .chunks import ChunkedArray
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 
 MOST_PIECES = 1 << 20
-"""Chunks of a data set that is read by memory map: each process asks for the place of each, in microseconds."""
+"""Chunks of a data set that is read by memory map, at most: each process asks for each place, in microseconds."""
 
 CHUNKS_OF_VALUES = 64 << 20
-"""Bytes that HDF5 keeps of decoded chunks of a data set of values."""
+"""Bytes of decoded chunks that HDF5 keeps for a data set of values."""
 
 Read = TypeVar("Read")
 
@@ -39,22 +39,22 @@ _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 _LOCK = threading.Lock()
 """Held while a file is opened."""
 
-# A thread that the child of a fork does not have may hold it.
+# A thread that does not exist in the child of a fork may hold it.
 os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class _DataSet(StoredRows):
-    """A file that is let go of once it has changed: only what nothing in a process has open does HDF5 read anew."""
+    """A file that is closed once it has changed: HDF5 reads only a file again that nothing in the process has open."""
 
     def _handle(self, number: int = 0) -> Any:
         try:
             return super()._handle(number)
         except SampleReadError:
-            self.close()  # or HDF5 would give who opens the file what it remembers of it
+            self.close()  # otherwise HDF5 serves stale metadata to the next open
             raise
 
     def _file(self, path: str, cache: int = 0) -> Any:
-        """Return the file, open, as it is now: accessors that have it open as it was before let go of it."""
+        """Return the open file in its present state. Accessors that have an earlier state open close it."""
         with _LOCK:
             _READERS.add(self)
             file = open_hdf5(path, cache)
@@ -75,7 +75,7 @@ class _DataSet(StoredRows):
         )
 
     def _reading(self, read: Callable[[Any], Read]) -> Read:
-        """Return what `read` makes of the handle, of a new one if another thread closed the file meanwhile."""
+        """Return the result of `read` for the handle. If another thread closed the file, try again with a new one."""
         while True:
             handle = self._handle()
             try:
@@ -86,18 +86,18 @@ class _DataSet(StoredRows):
                     raise
 
     def _let_go(self) -> None:
-        """Close the file, also as inherited by a fork: HDF5 remembers that too."""
+        """Close the file, even if it was inherited by a fork: HDF5 remembers that state too."""
         handles, self._handles = self._handles, {}
         for handle in handles.values():
             self._close(handle)
 
 
 class Hdf5Rows(_DataSet, ChunkedArray):
-    """The rows of one data set of an HDF5 file, as PyTables writes them too: EArray, CArray, Array and Table.
+    """The rows of one data set of an HDF5 file; also PyTables' EArray, CArray, Array and Table.
 
-    Rows of a Table, or of any compound type, are structured arrays, or what ``field`` has of them. Other dtypes are as
-    h5py has them. Rows that differ in length, text among them, are read by :class:`Hdf5Values`. What a damaged chunk
-    decodes to is allocated by HDF5, however much it is.
+    Rows of a Table, or of any compound type, are structured arrays; with `field`, only its values. Other dtypes are as
+    in h5py. Rows that differ in length, text included, are read by :class:`Hdf5Values`. HDF5 allocates as much memory
+    as a damaged chunk decodes to, without a limit.
 
     ::
 
@@ -107,19 +107,19 @@ class Hdf5Rows(_DataSet, ChunkedArray):
 
     Args:
         path: The file.
-        dataset: The path of the data set in it, such as ``"images"`` or ``"group/x"``; it may be left out where there
-            is only one.
+        dataset: The path of the data set in it, such as ``"images"`` or ``"group/x"``; it may be left out if there is
+            only one.
         field: One column of a compound type.
         cache: Bytes of decoded chunks that are kept for all processes together, as an int or a string such as
             ``"500MB"``.
 
     Raises:
-        SampleReadError: the file is not there, is no such file, or is being written to, or has changed while an
+        SampleReadError: the file is not there, is not an HDF5 file, is being written to, or has changed while an
             ``h5py.File`` of this process has it open; the data set lies in other files, or is a virtual one; a
             chunk, or row, that must be decoded has more bytes than 1 GiB and than `cache`.
-        ArgumentError: there is no such data set or field, its rows are no arrays of one shape, or `cache` has no room
+        ArgumentError: there is no such data set or field, its rows are not arrays of one shape, or `cache` has no room
             for a chunk.
-        ImportError: h5py is not installed, or what decodes the data is not.
+        ImportError: h5py is not installed, or a library that decodes the data is not.
     """
 
     def __init__(
@@ -145,17 +145,17 @@ class Hdf5Rows(_DataSet, ChunkedArray):
     def columns(
         cls, path: str | os.PathLike[str], names: Sequence[str] | None = None
     ) -> dict[str, Hdf5Rows | Hdf5Values]:
-        """Return an accessor for each data set of a file, by its path in it: for all of them, or those of `names`.
+        """Return an accessor for each data set of a file, by its path in it: for all of them, or for `names`.
 
         Raises:
-            ArgumentError: they differ in length; and as for one.
+            ArgumentError: the data sets differ in length; or as the class.
         """
         differs = Hdf5Columns([path], names)._handle()
         return of_one_length(path, {name: (Hdf5Values if differs[name] else cls)(path, name) for name in differs})
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk; of data without chunks, those that are worth reading in one go."""
+        """Rows of a chunk; for data without chunks, the rows that are worth reading in one go."""
         return self._chunk_rows
 
     @property
@@ -194,11 +194,11 @@ class Hdf5Rows(_DataSet, ChunkedArray):
 class Hdf5Values(_DataSet, StoredValues):
     """The rows of a data set of an HDF5 file that differ in length: ``str`` for text, arrays for others.
 
-    PyTables' VLArray is one; what it pickled stays the bytes of the pickle, ``uint8``.
+    PyTables' VLArray is such a data set; objects that it pickled stay the bytes of the pickle, ``uint8``.
 
     Args:
         path: The file.
-        dataset: The path of the data set in it; it may be left out where there is only one.
+        dataset: The path of the data set in it; it may be left out if there is only one.
 
     Raises:
         SampleReadError: as :class:`Hdf5Rows`.
@@ -242,7 +242,7 @@ class Hdf5Values(_DataSet, StoredValues):
 
 
 class Hdf5Columns(_DataSet):
-    """Whether the rows of data sets of a file differ in length, by name: what is its handle."""
+    """Data sets of a file. The handle is a dict: does a data set, by name, have rows that differ in length?"""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], names: Sequence[str] | None) -> None:
         super().__init__(paths)
@@ -261,7 +261,7 @@ class Hdf5Columns(_DataSet):
 
 
 class _ByLibrary:
-    """A data set, or a field of it, that HDF5 reads."""
+    """A data set, or a field of it, read by HDF5."""
 
     def __init__(self, data: Any, field: str | None) -> None:
         h5py = h5py_library()
@@ -284,7 +284,7 @@ class _ByLibrary:
             self.read(first, out[place : place + n])
 
     def read(self, first: int, out: np.ndarray) -> None:
-        """Read as many rows as `out` has, from `first` on."""
+        """Read ``len(out)`` rows, from `first` on."""
         space = self._id.get_space()
         extent = (len(out), *space.shape[1:])
         space.select_hyperslab((first, *[0] * (len(extent) - 1)), extent)
@@ -319,16 +319,16 @@ class _ByMap:
             return
         pieces, within = np.divmod(rows, self.chunk_rows)
         starts = self._starts[pieces] + within * self._row_bytes
-        for _, n, place in runs(rows + pieces):  # of which no run goes on into the next piece
+        for _, n, place in runs(rows + pieces):  # adding `pieces` ends each run with its piece
             shape, start = (n, *self.shape[1:]), int(starts[place])
             out[place : place + n] = np.ndarray(shape, self.dtype, self._mapped, start)
 
     def close(self) -> None:
-        pass  # the map goes with the last reference to it: a thread may be reading
+        pass  # the map closes with its last reference: a thread may be reading
 
 
 def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:
-    """Return rows of a piece, and where in the file each begins, of data that lie there as in memory; else None."""
+    """Return rows per piece, and where each piece begins, of data that lie in the file as in memory; else None."""
     h5py, plist = h5py_library(), data.id.get_create_plist()
     if not data.id.get_type().equal(h5py.h5t.py_create(data.dtype)) or data.dtype.hasobject or not data.size:
         return None

@@ -1,7 +1,7 @@
 """Opens HDF5 files, and finds the data sets in them.
 
-What a file names outside itself is never opened: each link is looked at before it is followed, and storage in other
-files is refused.
+Nothing outside the file is ever opened: each link is checked before it is followed, and storage in other files is
+refused.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ MAX_LISTED = 20
 """Data sets that an error lists."""
 
 MAX_LINKS = 100
-"""Links that a path may lead by: soft links may go round in circles."""
+"""Links that a path may lead through: soft links may form a circle."""
 
 _STAMPS: dict[int, Any] = {}
-"""What told a change of each file when HDF5 opened it, by the number that HDF5 gave to that."""
+"""The stamp of each file when HDF5 opened it, by HDF5's number for the file."""
 
 
 def data_set(file: Any, name: str | None) -> Any:
-    """Return a data set, which lies in this file and can be decoded.
+    """Return a data set that lies in this file and can be decoded.
 
     Raises:
-        SampleReadError: it lies in others.
-        ArgumentError: there is none of that name.
-        ImportError: what decodes it is not installed.
+        SampleReadError: it lies in other files.
+        ArgumentError: no data set has that name.
+        ImportError: a library that decodes it is not installed.
     """
     h5py, path = h5py_library(), file.filename
     names = list(data_sets(file)) if name is None else [name]
@@ -49,7 +49,7 @@ def data_set(file: Any, name: str | None) -> Any:
         code, _, _, called = plist.get_filter(place)
         if not h5py.h5z.filter_avail(code):
             with contextlib.suppress(ImportError):
-                importlib.import_module("hdf5plugin")  # which tells HDF5 where its decoders are
+                importlib.import_module("hdf5plugin")  # it registers its decoders with HDF5
         if not h5py.h5z.filter_avail(code):
             raise ImportError(
                 f"{data.name!r} of {path!r} is compressed by {called.decode(errors='replace')!r} (filter {code}), "
@@ -59,7 +59,7 @@ def data_set(file: Any, name: str | None) -> Any:
 
 
 def _linked(file: Any, name: str) -> Any:
-    """Return what a path leads to by the hard and soft links of a file; None if that is nothing.
+    """Follow a path along the hard and soft links of a file; return None if it leads nowhere.
 
     Raises:
         SampleReadError: it leads to another file.
@@ -92,8 +92,8 @@ def _linked(file: Any, name: str) -> Any:
 def data_sets(file: Any) -> list[str]:
     """Return the paths of all data sets of a file that hard links lead to.
 
-    Left out are those of a single value, and the indices of PyTables, whose groups have names of their own (its manual,
-    "The object tree": ``_i_``, ``_p_``).
+    Data sets of a single value are left out. So are the indices of PyTables, whose groups have reserved names (its
+    manual, "The object tree": ``_i_``, ``_p_``).
     """
     h5py = h5py_library()
     found: list[str] = []
@@ -103,7 +103,7 @@ def data_sets(file: Any) -> list[str]:
         indices = any(group.startswith(("_i_", "_p_")) for group in name.split("/")[:-1])
         if not isinstance(item, h5py.Dataset) or indices:
             return
-        virtual = item.id.get_create_plist().get_layout() == h5py.h5d.VIRTUAL  # whose shape is looked up in other files
+        virtual = item.id.get_create_plist().get_layout() == h5py.h5d.VIRTUAL  # its shape would come from other files
         if virtual or item.shape:
             found.append(name)
 
@@ -119,7 +119,7 @@ def rows_differ(data: Any) -> bool:
 
 
 def open_hdf5(path: str, cache: int = 0) -> Any:
-    """Return a file, open, with so many bytes of HDF5's own cache of chunks for each of its data sets."""
+    """Return an open file. HDF5 caches `cache` bytes of chunks for each of its data sets."""
     try:
         return h5py_library().File(path, "r", rdcc_nbytes=cache)
     except OSError as error:
@@ -133,10 +133,10 @@ def open_hdf5(path: str, cache: int = 0) -> Any:
 
 
 def is_fresh(file: Any, stamp: Any) -> bool:
-    """Return whether HDF5 opened a file when it was what it is now.
+    """Return whether HDF5 opened a file in its present state.
 
-    All that open a file in a process share what HDF5 remembers of it, until the last of them has closed it. What other
-    code opened before anything of ours did is taken to be fresh.
+    Everything that opens a file in a process shares HDF5's state of the file, until the last user closes it. If other
+    code opened the file before this library did, its state counts as fresh.
     """
     h5py = h5py_library()
     if h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == 1:

@@ -1,12 +1,12 @@
-"""An index of a file, which was made by reading through it once and is kept beside it.
+"""Indices of files. An index is made by reading through a file once, and is kept next to the file.
 
-That of a file at a URL is kept in the user's folder for caches. One that lies beside it there, where it was uploaded
-too, is used if it is that of a file of the same size with the same bytes in some places, since the time in it is that
-of a file on another machine.
+The index of a file at a URL is kept in the user's cache folder. An index that was uploaded next to such a file is used
+if it was made for a file of the same size with the same bytes in some places. Its modification time does not count,
+because it comes from another machine.
 
-Layout: a line that says what this is, a line of JSON, the arrays one behind the other. The JSON has the size and time
-of change of the indexed file, the CRC-32 of what stands in some places of it, the bytes of each array, and the CRC-32
-of all of them.
+Layout: a line that identifies the format, a line of JSON, then the arrays. The JSON holds the size and modification
+time of the indexed file, the CRC-32 of the bytes in some places of it, the bytes of each array, and the CRC-32 of all
+arrays.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .remote import AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 MAGIC = b"batchup_ng index 1\n"
 
 LONGEST_HEAD = 1 << 16
-"""Bytes of the line of JSON."""
+"""Bytes of the line of JSON, at most."""
 
 
 def load_indices(
     paths: Sequence[str], stamps: Sequence[tuple[int, Any]], form: Mapping[str, str]
 ) -> Iterator[dict[str, np.ndarray] | None]:
-    """Give the index of each of several files, None where there is none; those at URLs are asked for several at once.
+    """Yield the index of each file, or None if it has none. Indices at URLs are requested several at once.
 
     Args:
         paths: The indexed files.
-        stamps: Size and time of change of each, or what the server tells instead.
+        stamps: Size and modification time of each, or the server's mark instead of the time.
         form: As of :func:`load_index`.
     """
     for first in range(0, len(paths), AT_ONCE):
@@ -52,24 +52,24 @@ def load_indices(
         contents = read_ranges([(RemoteFile(url), 0, n) for _, url, n in there])
         for (place, _, _), raw in zip(there, contents, strict=True):
             path, stamp = some[place]
-            with contextlib.suppress(OSError):  # which who reads the file will see
+            with contextlib.suppress(OSError):  # the reader of the file will get the error
                 if isinstance(raw, bytes):
                     found[place] = _loaded(io.BytesIO(raw), stamp[:1], form, _sample(RemoteFile(path, stamp), stamp[0]))
         yield from found
 
 
 def index_path(path: str, stamp: tuple[int, Any]) -> str:
-    """Return where the index of a file is kept on this machine."""
+    """Return the path of a file's index on this machine."""
     if not is_remote(path):
         return f"{path}.index"
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    told = path.partition("?")[0] if stamp[1] else path  # a signature is another each time; the server's mark is not
+    told = path.partition("?")[0] if stamp[1] else path  # a signature changes each time, the mark does not
     digest = hashlib.sha256(json.dumps([told, stamp]).encode()).hexdigest()
     return os.path.join(caches, "batchup_ng", f"{digest[:32]}.index")
 
 
 def _beside(url: str) -> str:
-    """Return the URL of an index that was uploaded too.
+    """Return the URL of an index that was uploaded with its file.
 
     >>> _beside("https://host/x.tar?signature=1")
     'https://host/x.tar.index?signature=1'
@@ -79,20 +79,20 @@ def _beside(url: str) -> str:
 
 
 def _sample(file: Any, size: int) -> int:
-    """Return the CRC-32 of what stands in some places of a file."""
+    """Return the CRC-32 of the bytes in some places of a file."""
     places = [size * eighth // 8 for eighth in (1, 3, 5, 7)]
     return zlib.crc32(b"".join(file.read_many([(place, min(1024, size - place)) for place in places])))
 
 
 def load_index(path: str, stamp: tuple[int, Any], form: Mapping[str, str]) -> dict[str, np.ndarray] | None:
-    """Return the arrays that a file holds; None if it is not there, is damaged, or is that of another file.
+    """Return the arrays of an index; None if it is not there, is damaged, or was made for another file.
 
     Args:
-        path: Where it lies.
-        stamp: Size and time of change of the file that it must be the index of.
+        path: The file of the index.
+        stamp: Size and modification time of the indexed file.
         form: The dtype of each array, in their order: ``"<i8"`` or ``"|u1"``.
     """
-    if not os.path.isfile(path):  # a pipe would be waited for
+    if not os.path.isfile(path):  # opening a pipe would block
         return None
     try:
         with open(path, "rb") as file:
@@ -103,7 +103,7 @@ def load_index(path: str, stamp: tuple[int, Any], form: Mapping[str, str]) -> di
 
 
 def _most_bytes(size: int) -> int:
-    """Return the bytes of an index at most: nothing in a file takes more than 8 bytes for one of its own."""
+    """Return the bytes that an index may have at most: 8 for each byte of its file, and the line of JSON."""
     return 8 * size + LONGEST_HEAD
 
 
@@ -122,7 +122,7 @@ def _loaded(
             return None
         file.seek(start)
         raw = np.empty(rest, np.uint8)
-        if file.readinto(raw.data) != rest:  # type: ignore[attr-defined]  # which files and BytesIO have
+        if file.readinto(raw.data) != rest:  # type: ignore[attr-defined]  # files and BytesIO have it
             return None
         if min(lengths.values()) < 0 or sum(lengths.values()) != len(raw) or zlib.crc32(raw.data) != head["crc32"]:
             return None
@@ -130,7 +130,7 @@ def _loaded(
         return {name: part.view(dtype) for part, (name, dtype) in zip(parts, form.items(), strict=True)}
     except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise_if_of_signal_handler(error)
-        return None  # whatever someone else put there
+        return None  # someone else may have put anything there
 
 
 def _is_index(path: str) -> bool:
@@ -141,9 +141,9 @@ def _is_index(path: str) -> bool:
 
 
 def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarray], file: Any) -> None:
-    """Write an index of a file that is open; it takes the place of another at once.
+    """Write the index of an open file, and replace an earlier one in a single step.
 
-    Where that cannot be, or is no index, there is none.
+    If it cannot be written, or `path` is a file of another kind, the file gets no index.
     """
     raw = {name: np.ascontiguousarray(array).view(np.uint8).data for name, array in arrays.items()}
     crc32 = 0
@@ -152,7 +152,7 @@ def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarra
     head = {"of": stamp, "bytes": {name: len(part) for name, part in raw.items()}, "crc32": crc32}
     beside = f"{path}.{secrets.token_hex(4)}.tmp"
     with unless_of_signal_handler(OSError, EOFError):
-        if not isinstance(file, RemoteFile):  # whose index stays on this machine
+        if not isinstance(file, RemoteFile):  # the index of a remote file stays on this machine
             head["sample"] = _sample(file, stamp[0])
         if os.path.lexists(path) and not _is_index(path):
             return

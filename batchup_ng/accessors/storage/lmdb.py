@@ -1,4 +1,4 @@
-"""Values of LMDB files, one a row."""
+"""LMDB files as rows, one value each."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from .lmdb_file import LmdbFile
 from .lmdb_values import Decode, Field, checked_decode, decoded, msgpack
 
 SAMPLED_ROWS = 16
-"""Rows, spread over the file, that tell which columns are of one shape and dtype."""
+"""Rows, spread over the file, that decide which columns have one shape and dtype."""
 
 
 class LmdbRows(LmdbFile, StoredValues):
-    """The values of an LMDB file: ``bytes``, or what `decode` makes of them.
+    """The values of an LMDB file: ``bytes``, or the results of `decode`.
 
-    ``ImageBytes(LmdbRows(path), size)`` decodes pictures, as those of LSUN; ``MapStyle(LmdbRows(path, "pyxis"))``
-    stacks samples that are dicts. Values that are arrays of one shape are an :class:`LmdbArray`. LMDB itself trusts
-    what the pages of a file say: reading one that was damaged, such as the length of a value, may crash a process, of
-    a pool a worker.
+    ``ImageBytes(LmdbRows(path), size)`` decodes images, such as LSUN's; ``MapStyle(LmdbRows(path, "pyxis"))`` stacks
+    samples that are dicts. If values are arrays of one shape, use :class:`LmdbArray`. LMDB trusts the pages of a file:
+    a damaged one, for example with a wrong length of a value, may crash the process that reads it, in a pool a worker.
 
     ::
 
@@ -33,18 +32,19 @@ class LmdbRows(LmdbFile, StoredValues):
         source = ArrayDataSource(LmdbRows.columns("digits.pyxis", ["image", "label"]))  # batches are dicts
 
     Args:
-        path: The folder in which ``data.mdb`` lies, or the file itself. No other code of this process may have it open.
+        path: The folder that contains ``data.mdb``, or the file itself. No other code of this process may have it open.
         decode: None for ``bytes``; ``"pyxis"`` for samples of ml-pyxis, a dict of arrays; ``"datum"`` for Caffe's
-            ``Datum``, a dict of ``"image"``, ``(channels, height, width) uint8`` or ``float32``, or ``bytes`` where it
-            is encoded, and ``"label"``, an int; or a function of ``bytes``. Nothing is unpickled.
-        keys: Which rows there are: None for all keys of the database, in its order, which is that of their bytes (10
-            stands before 9); or a list of keys. Numbers of one width take no memory. To list other keys takes time, a
-            second for some million, and memory, 8 bytes beside those of each key.
-        database: The name of a database within the file; None for the main one, for ``"pyxis"`` that of ml-pyxis.
+            ``Datum``, a dict of ``"image"``, ``(channels, height, width) uint8`` or ``float32``, or ``bytes`` if it is
+            encoded, and ``"label"``, an int; or a function of ``bytes``. Nothing is unpickled.
+        keys: The keys of the rows: None for all keys of the database, in the order of their bytes (10 stands before 9);
+            or a list of keys. Numbers of one width take no memory. Listing other keys takes time, a second for some
+            million, and memory, 8 bytes and the key itself for each.
+        database: The name of a database within the file; None for the main one, for ``"pyxis"`` the one of ml-pyxis.
 
     Raises:
-        SampleReadError: the file is not there, is none of LMDB, is shorter than it says, or is open in this process.
-        ArgumentError: there is no such database, or the database has several values a key.
+        SampleReadError: the file is not there, is not an LMDB file, is shorter than it says, or is open in this
+            process.
+        ArgumentError: there is no such database, or the database has several values per key.
         ImportError: lmdb is not installed, or msgpack for ``"pyxis"``.
     """
 
@@ -52,7 +52,7 @@ class LmdbRows(LmdbFile, StoredValues):
         self, path: str | os.PathLike[str], decode: Decode = None, *, keys: Any = None, database: str | None = None
     ) -> None:
         if decode == "pyxis":
-            msgpack()  # or say that it is missing, before anything is read
+            msgpack()  # raise now if it is missing, before any read
             database = "data_db" if database is None else database
         super().__init__(path, checked_decode(decode), keys, database)
 
@@ -63,20 +63,21 @@ class LmdbRows(LmdbFile, StoredValues):
     ) -> dict[str, LmdbArray | LmdbRows]:  # fmt: skip
         """Return an accessor for each array of values that are dicts: ``ArrayDataSource(LmdbRows.columns(path))``.
 
-        What is a number or an array, of one shape and dtype in 16 rows spread over the file, is an :class:`LmdbArray`;
-        all else is given as lists. Each reads the value for itself: of a ``Datum`` it copies its own part alone, of a
-        sample of ml-pyxis it decodes its own alone. ``MapStyle(LmdbRows(path, decode))`` decodes each value once.
+        A number or array that has one shape and dtype in 16 rows spread over the file becomes an :class:`LmdbArray`;
+        everything else becomes lists. Each accessor reads the value for itself: it copies only its own part of a
+        ``Datum``, and decodes only its own part of a sample of ml-pyxis. ``MapStyle(LmdbRows(path, decode))`` decodes
+        each value once.
 
         Args:
-            path: This and the others are those of the class.
-            names: Which; None for all that the first row has.
+            path: As for the class; so are the other arguments.
+            names: The arrays; None for all that the first row has.
             decode: How values become dicts: ``"pyxis"``, ``"datum"`` or a function.
-            keys: Which rows.
-            database: Which database.
+            keys: The keys of the rows.
+            database: The database.
 
         Raises:
-            ArgumentError: as the class; or there is no array of a name.
-            ArgumentTypeError: values are no dicts.
+            ArgumentError: as the class; or there is no array of that name.
+            ArgumentTypeError: values are not dicts.
             SampleReadError: as the class; or there are no rows.
         """
         rows = cls(path, decode, keys=keys, database=database)
@@ -84,7 +85,7 @@ class LmdbRows(LmdbFile, StoredValues):
             raise SampleReadError(f"{rows.paths[0]!r} has no rows, and the first tells the columns", rows.paths[0])
         samples = [rows[0]]
         for row in np.linspace(0, len(rows) - 1, SAMPLED_ROWS, dtype=np.int64):
-            with unless_of_signal_handler(SampleReadError):  # which who reads that row will see
+            with unless_of_signal_handler(SampleReadError):  # reading that row raises the error again
                 samples.append(rows[int(row)])
         for sample in samples:
             if not isinstance(sample, dict):
@@ -108,7 +109,7 @@ class LmdbRows(LmdbFile, StoredValues):
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return WINDOW_BYTES // RUN_BYTES
 
     def _values(self, rows: np.ndarray) -> list[Any]:
@@ -122,7 +123,7 @@ class LmdbRows(LmdbFile, StoredValues):
 
 
 class LmdbArray(LmdbFile, StoredArray):
-    """The values of an LMDB file as rows of one shape and dtype, which are copied straight into a batch.
+    """The values of an LMDB file as rows of one shape and dtype, copied straight into a batch.
 
     ::
 
@@ -130,16 +131,16 @@ class LmdbArray(LmdbFile, StoredArray):
         images[[7, 0]].shape  # (2, 128, 128, 3)
 
     Args:
-        path: This, `keys` and `database` are those of :class:`LmdbRows`.
+        path: As for :class:`LmdbRows`; so are `keys` and `database`.
         dtype: The dtype.
         row_shape: The shape of a row, a tuple or an int.
-        decode: A function of ``bytes`` that gives the array of a row; None for the bytes of the array itself.
-        keys: Which rows there are.
+        decode: A function of ``bytes`` that returns the array of a row; None if a value is the bytes of the array.
+        keys: The keys of the rows.
         database: The name of a database within the file.
 
     Raises:
         SampleReadError: as :class:`LmdbRows`. Reading raises it for a row of another shape or dtype.
-        ArgumentError: as :class:`LmdbRows`; or `dtype` is one of Python objects.
+        ArgumentError: as :class:`LmdbRows`; or `dtype` has Python objects.
         ImportError: lmdb is not installed.
     """
 
@@ -168,7 +169,7 @@ class LmdbArray(LmdbFile, StoredArray):
         for place, value in enumerate(self._each(rows)):
             try:
                 if raw and len(value) == size:
-                    target[place * size : (place + 1) * size] = value  # sooner than an assignment of arrays
+                    target[place * size : (place + 1) * size] = value  # faster than an assignment of arrays
                 else:
                     out[place] = self._array(value)
             except Exception as error:
@@ -187,7 +188,7 @@ class LmdbArray(LmdbFile, StoredArray):
 
 
 def _form(values: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Return dtype and shape of arrays or numbers; None where these differ, or values are neither."""
+    """Return dtype and shape of arrays or numbers; None if these differ, or a value is neither."""
     if not all(isinstance(value, (int, float, np.generic, np.ndarray)) for value in values):
         return None
     forms = {(array.dtype, array.shape) for array in map(np.asarray, values)}
@@ -195,7 +196,7 @@ def _form(values: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 
 
 def _in_own_memory(value: Any) -> Any:
-    """Return arrays that lie over the file, or over bytes, as arrays that may be written to."""
+    """Return arrays that lie over the file, or over bytes, as writable copies."""
     if isinstance(value, dict):
         return {name: _in_own_memory(part) for name, part in value.items()}
     return np.array(value) if isinstance(value, np.ndarray) and not value.flags.writeable else value

@@ -1,18 +1,19 @@
-"""How LMDB files are opened and read: what their accessors share.
+"""Opens and reads LMDB files: the base of their accessors.
 
-LMDB forbids a process to open a file twice. So a process has one environment a file, which all accessors of that file
-share. It is closed when the last of them has dropped it and no thread reads: closing it unmaps what is being read.
+LMDB forbids a process to open a file twice. So a process has one environment for each file, and all accessors of the
+file share it. It is closed when the last accessor has dropped it and no thread reads: closing it unmaps the memory that
+is being read.
 
-Files are opened read-only and without LMDB's lock file, in which each reader would have to enter itself. Two things
-follow. A program that writes to the file does not know of its readers, and may use pages again that are being read; so
-a batch is refused if the file has changed while it was read. And a child of ``os.fork()`` may go on with the
-environment that it inherits: what LMDB forbids there is to share entries of the lock file.
+Files are opened read-only and without LMDB's lock file, where each reader would have to register. Two things follow.
+A program that writes to the file does not know its readers, and may reuse pages that are being read. So a batch is
+refused if the file has changed during the read. And a child of ``os.fork()`` may go on with the environment that it
+inherits: LMDB only forbids it to share entries of the lock file.
 
-A file that is cut short while a batch is read is a SIGBUS, as with every map: it ends a worker process, which the pool
-replaces, or a program that reads on its own threads. Replace files by renaming others, as safe programs do.
+If a file is cut short while a batch is read, that is a SIGBUS, as with every map. It ends a worker process, which the
+pool replaces, or a program that reads on its own threads. Replace files by renaming others, as safe programs do.
 
 The system's readahead stays on for files larger than memory. Without it (``readahead=False``) batches of 64 random
-values of 49 kB took 61 to 109 ms from a disk, with it 39 to 55, as LMDB touches a value page by page.
+values of 49 kB took 61 to 109 ms from a disk, with it 39 to 55 ms, because LMDB touches a value page by page.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from .lmdb_keys import Keys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
 
 MAX_DATABASES = 64
-"""Named databases of one file that a process may read from; each costs a transaction some 50 bytes."""
+"""Named databases of one file that a process may read from, at most; each costs a transaction some 50 bytes."""
 
 MAX_LISTED = 20
-"""Keys of the main database that are looked at for names of databases."""
+"""Keys of the main database that are tried as names of databases."""
 
 
 class _Opened:
-    """The environment of a file in this process, with the file's size and time of change when it was opened."""
+    """The environment of a file in this process, and the file's size and modification time when it was opened."""
 
     def __init__(self, environment: Any, stamp: tuple[int, int]) -> None:
         self.environment, self.stamp = environment, stamp
@@ -52,12 +53,12 @@ _OPENED: weakref.WeakValueDictionary[str, _Opened] = weakref.WeakValueDictionary
 _LOCK = threading.Lock()
 """Held while a file is opened, or a database in it."""
 
-# A thread that the child of a fork does not have may hold it.
+# A thread that does not exist in the child of a fork may hold it.
 os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class LmdbFile(StoredRows):
-    """What accessors over an LMDB file share: how it is opened, which key a row has, how a value is decoded."""
+    """Base of the accessors to an LMDB file. It opens the file, finds the key of a row, and decodes values."""
 
     def __init__(self, path: str | os.PathLike[str], decode: Decode, keys: Any, database: str | None) -> None:
         path = os.fspath(path)
@@ -75,19 +76,19 @@ class LmdbFile(StoredRows):
         return len(self._keys)
 
     def sample_name(self, row: int) -> str | None:
-        """Return the file of a row with its key: ``/data/data.mdb[00000042]``."""
+        """Return the file and key of a row: ``/data/data.mdb[00000042]``."""
         return f"{self.paths[0]}[{repr(self._keys.of(np.array([row]))[0])[2:-1]}]"
 
     def _options(self) -> list[Any]:
         return [self.database, self._keys.fingerprint()]
 
     def _open(self, path: str) -> Any:
-        """Return the environment of this process and the database."""
+        """Return this process's environment and the database."""
         lmdb, real = _library(), os.path.realpath(path)
         with _LOCK:
             opened = _OPENED.get(real)
             if opened is not None and opened.stamp != self._stamps[0]:
-                _OPENED.pop(real).environment = None  # its accessors read no more from a file that has changed
+                _OPENED.pop(real).environment = None  # its accessors stop reading a file that has changed
                 opened = None
             if opened is None:
                 opened = _OPENED[real] = _Opened(_environment(lmdb, path), self._stamps[0])
@@ -102,10 +103,10 @@ class LmdbFile(StoredRows):
                 ) from None
 
     def _close(self, handle: Any) -> None:
-        pass  # the environment goes with the last reference to it: another accessor or thread may be reading
+        pass  # closed with its last reference: another accessor or thread may be reading
 
     def _found(self, keys: Any) -> Keys:
-        """Return the keys that are asked for, which may mean to look at all keys of the database."""
+        """Return the requested keys, which may require reading all keys of the database."""
         opened, database = self._handle()
         environment = opened.environment
         if database.flags()["dupsort"]:
@@ -120,11 +121,11 @@ class LmdbFile(StoredRows):
             return numbered(first, last, count) or PackedKeys(transaction.cursor().iternext(values=False))
 
     def _each(self, rows: np.ndarray) -> Iterator[memoryview]:
-        """Give the value of each of `rows`, valid until the next is asked for."""
+        """Yield the value of each of `rows`, valid until the next one is requested."""
         opened, database = self._handle()
         transaction = opened.environment.begin(db=database, buffers=True)
         try:
-            # One at a time: Cursor.getmulti looks at all values before the first is copied, out of the caches by then.
+            # One at a time: Cursor.getmulti touches all values before the first is copied, and the caches lose them.
             for place, key in enumerate(self._keys.of(rows)):
                 value = transaction.get(key)
                 if value is None:
@@ -134,7 +135,7 @@ class LmdbFile(StoredRows):
                 yield value
         finally:
             transaction.abort()
-            del transaction, opened, database  # which an error that somebody keeps would hold, and with them the file
+            del transaction, opened, database  # a kept exception would hold these, and with them the file
 
 
 def _library() -> Any:
@@ -146,19 +147,19 @@ def _library() -> Any:
 
 
 def _environment(lmdb: Any, path: str, tries: int = 50) -> Any:
-    """Return the environment of a file, which is as long as it says: to read beyond its end would be a SIGBUS."""
+    """Return the environment of a file. Refuse a file shorter than it says: a read past its end would be a SIGBUS."""
     size = os.path.getsize(path)
     if not size:
         raise ValueError("it is empty; copy it anew")
     try:
-        # The map is as large as the file, against which LMDB checks places of pages, though not lengths of values.
+        # The map is as large as the file. LMDB checks the places of pages against it, but not the lengths of values.
         opened = lmdb.open(
             path, subdir=False, readonly=True, lock=False, create=False, map_size=4096, max_dbs=MAX_DATABASES
         )
     except lmdb.Error as error:
         if "already open" not in str(error):
             raise
-        if tries > 1:  # perhaps it is being closed: another thread has dropped the last reference
+        if tries > 1:  # another thread may just have dropped the last reference
             time.sleep(0.001)
             return _environment(lmdb, path, tries - 1)
         raise SampleReadError(
@@ -174,7 +175,7 @@ def _environment(lmdb: Any, path: str, tries: int = 50) -> Any:
 
 
 def _databases(environment: Any) -> list[str]:
-    """Return the names among the first keys of the main database that are databases."""
+    """Return the first keys of the main database that are names of databases."""
     with environment.begin() as transaction:
         keys = list(islice(transaction.cursor().iternext(values=False), MAX_LISTED))
     names = []

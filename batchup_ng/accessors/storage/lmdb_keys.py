@@ -1,4 +1,4 @@
-"""The keys of rows of LMDB, held in little memory: as a rule where they are numbers, else packed."""
+"""The keys of LMDB rows in little memory: a rule for numbers, packed bytes for all others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...errors import ArgumentTypeError
 from ..packed_paths import PackedPaths
 
 NUMBERED = re.compile(rb"([\w./:-]*?)(\d+)", re.ASCII)
-"""A key that ends with a number, and what stands before it."""
+"""A key that ends with a number: its first part and the number."""
 
 
 class Keys(ABC):
@@ -29,11 +29,11 @@ class Keys(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Any:
-        """Return what tells these keys from others."""
+        """Return a value that identifies these keys."""
 
 
 class NumberedKeys(Keys):
-    """Keys that end with a number of so many digits, one for each of `count` numbers from `first` on.
+    """Keys that end with a number of `digits` digits, one for each of `count` numbers from `first` on.
 
     >>> NumberedKeys(b"img-", 4, 7, 3).of(np.array([2, 0]))
     [b'img-0009', b'img-0007']
@@ -54,14 +54,14 @@ class NumberedKeys(Keys):
 
 
 class PackedKeys(Keys):
-    """Any keys, which take 8 bytes each beside their own.
+    """Any keys. Each takes 8 bytes in addition to its own.
 
     >>> PackedKeys([b"cat", b"dog"]).of(np.array([1]))
     [b'dog']
     """
 
     def __init__(self, keys: Iterable[bytes]) -> None:
-        self._packed = PackedPaths(key.decode("latin-1") for key in keys)  # which has a character for each byte
+        self._packed = PackedPaths(key.decode("latin-1") for key in keys)  # latin-1 has a character for each byte
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -77,9 +77,10 @@ class PackedKeys(Keys):
 
 
 def numbered(first: bytes, last: bytes, count: int) -> NumberedKeys | None:
-    """Return the keys of a database from its first and last, if these say that they are numbers of one width.
+    """Return the keys of a database from its first and last, if the count shows that they are numbers of one width.
 
-    Should others be among them, as many numbers are missing, and reading such a row is an error that names its key.
+    If there are other keys between them, as many numbers are missing. Reading such a row is an error that names its
+    key.
 
     >>> numbered(b"img-008", b"img-011", 4).of(np.arange(4))
     [b'img-008', b'img-009', b'img-010', b'img-011']

@@ -1,4 +1,4 @@
-"""What ml-pyxis and Caffe write as a value of LMDB: several arrays in one, by name."""
+"""LMDB values as ml-pyxis and Caffe write them: several named arrays in one value."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LARGEST_VARINT = 10
 """Bytes of the longest number of variable length in a protobuf message (its encoding guide, "Base 128 Varints")."""
 
 FLOATS = np.dtype([("tag", "u1"), ("number", "<f4")])
-"""A float of a repeated field as protobuf writes it where it is not packed."""
+"""A float of a repeated protobuf field that is not packed."""
 
 
 Decode: TypeAlias = "str | Callable[[bytes], Any] | Field | None"
-"""How a value is decoded: by a layout, a function of the user's, as one array of these, or not at all."""
+"""How to decode a value: by a layout, by a user's function, as one array of such a result, or not at all."""
 
 
 class Field:
-    """Takes one array out of a value that holds several: ``field(value)``."""
+    """Takes one array out of a value with several: ``field(value)``."""
 
     def __init__(self, decode: Decode, name: str) -> None:
         self.decode, self.name = decode, name
@@ -35,7 +35,7 @@ class Field:
 
 
 def decoded(decode: Decode, value: memoryview) -> Any:
-    """Return what a value is by `decode`, which :func:`checked_decode` has passed; arrays may lie over it."""
+    """Decode a value by `decode`, which :func:`checked_decode` has passed. Arrays may lie over the value."""
     if isinstance(decode, str):
         return LAYOUTS[decode](value)
     if isinstance(decode, Field):
@@ -66,10 +66,10 @@ def msgpack() -> Any:
 
 
 def pyxis(value: memoryview, only: str | None = None) -> dict[str, Any]:
-    """Return the arrays of a sample that ml-pyxis wrote, or `only` that of a name.
+    """Return the arrays of a sample that ml-pyxis wrote, or the array `only`.
 
-    A sample is a map of names to maps of type, dtype, shape and bytes; what is no such map is a value of msgpack's, as
-    :func:`~batchup_ng.convert` writes text and bytes. msgpack refuses lengths that the bytes do not have.
+    A sample is a map of names to maps of type, dtype, shape and bytes. Anything else is a plain msgpack value, as
+    :func:`~batchup_ng.convert` writes text and bytes. msgpack refuses lengths that exceed the bytes.
     """
     fields = {name.decode(): packed for name, packed in msgpack().unpackb(value, raw=True).items()}
     return {name: _pyxis_value(fields[name]) for name in (fields if only is None else [only])}
@@ -86,7 +86,7 @@ def _pyxis_value(packed: bytes) -> Any:
 
 
 def datum(value: memoryview) -> dict[str, Any]:
-    """Return ``"image"`` and ``"label"`` of a ``Datum`` of Caffe, as its ``caffe.proto`` has them.
+    """Return ``"image"`` and ``"label"`` of Caffe's ``Datum``, as in its ``caffe.proto``.
 
     >>> datum(memoryview(bytes([8, 1, 16, 2, 24, 1, 34, 2, 70, 80, 40, 5])))
     {'image': array([[[70], [80]]], dtype=uint8), 'label': 5}
@@ -100,7 +100,7 @@ def datum(value: memoryview) -> dict[str, Any]:
             data = content
         elif field == 6:
             floats.append(np.frombuffer(content, "<f4") if isinstance(content, memoryview) else content)
-    label = (numbers[5] + (1 << 31)) % (1 << 32) - (1 << 31)  # an int32, of which protobuf writes 64 bits
+    label = (numbers[5] + (1 << 31)) % (1 << 32) - (1 << 31)  # protobuf writes an int32 as 64 bits
     if numbers[7]:
         return {"image": bytes(data), "label": label}
     pixels = np.concatenate([np.empty(0, "<f4"), *floats]) if not len(data) else np.frombuffer(data, np.uint8)
@@ -108,7 +108,7 @@ def datum(value: memoryview) -> dict[str, Any]:
 
 
 def _message(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Give number and content of each field of a protobuf message: an int, bytes, or an array of floats."""
+    """Yield number and content of each field of a protobuf message: an int, bytes, or an array of floats."""
     at = 0
     while at < len(data):
         start = at
@@ -143,7 +143,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _floats(data: memoryview, at: int) -> np.ndarray:
-    """Return the floats that follow one another from a byte of a message, each behind the tag that is there."""
+    """Return the consecutive floats of a message from byte `at` on, each after the tag at that byte."""
     count = (len(data) - at) // FLOATS.itemsize
     records = np.frombuffer(data, FLOATS, count, at) if count else np.empty(0, FLOATS)
     others = np.flatnonzero(records["tag"] != data[at])
@@ -153,4 +153,4 @@ def _floats(data: memoryview, at: int) -> np.ndarray:
 
 
 LAYOUTS: dict[str, Callable[[memoryview], dict[str, Any]]] = {"datum": datum, "pyxis": pyxis}
-"""What `decode` may name."""
+"""The layouts that `decode` may name."""

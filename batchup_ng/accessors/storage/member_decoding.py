@@ -1,4 +1,4 @@
-"""What the bytes of a member become, by the end of its name."""
+"""Decoders of tar members, by the extension of the member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Decoder: TypeAlias = "Callable[[bytes], Any] | None"
 
 
 def npy_array(encoded: bytes) -> np.ndarray:
-    """Return the array that ``numpy.save`` wrote, in memory of its own; no objects."""
+    """Return the array that ``numpy.save`` wrote, in its own memory. Arrays of objects are refused."""
     shape, fortran, dtype, start = npy_header(encoded, len(encoded))
     return np.ndarray(shape, dtype, encoded, start, order="F" if fortran else "C").copy("K")
 
@@ -31,19 +31,19 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(["json", "jsn"], json.loads),
     "npy": npy_array,
 }
-"""Those of WebDataset's ``autodecode`` that need no library."""
+"""The decoders of WebDataset's ``autodecode`` that need no library."""
 
 PICKLES = ("pyd", "pkl", "pickle", "pth")
 PICTURES = frozenset(["jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"])
 
 
 def decoder_of(extensions: Iterable[str], decode: Any, remedy: str = "pass decode=None for its bytes") -> Decoder:
-    """Return the function for members with one of these extensions, of which what is behind the last dot counts.
+    """Return the function for members with one of these extensions. Only the part after an extension's last dot counts.
 
     Args:
-        extensions: Those of one column.
-        decode: What the user asked for: ``"auto"``, a function, or None for bytes.
-        remedy: What to do where that is refused.
+        extensions: The extensions of one column.
+        decode: The user's choice: ``"auto"``, a function, or None for bytes.
+        remedy: The advice in the error if that is refused.
     """
     if decode is None or callable(decode):
         return decode  # type: ignore[no-any-return]

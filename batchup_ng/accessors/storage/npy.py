@@ -18,18 +18,18 @@ from .base import StoredArray, StoredRows, of_one_length, runs
 from .remote import RemoteFile, is_remote
 
 LOCAL_HEADER = struct.Struct("<26x2H")
-"""Of a member of a zip file: what stands before the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
+"""A member's header in a zip file: 26 bytes, the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
 
 LONGEST_HEADER = 12 + 10_000
-"""Bytes that NumPy reads of a header, with what stands before it: ``max_header_size``."""
+"""Bytes of a header that NumPy reads at most (``max_header_size``), with the bytes before it."""
 
 
 class NpyRows(StoredArray):
-    """The rows of an array that ``numpy.save`` wrote, which may be larger than memory.
+    """The rows of an array that ``numpy.save`` wrote. The array may be larger than memory.
 
-    Beside ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices that the file has changed, and
-    is pickled as its path. Of a file at a URL the rows of a batch are fetched at once. A file that is cut short while a
-    batch is read from the map ends the process by SIGBUS: replace it by renaming another, not by ``cp`` over it.
+    Unlike ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices a changed file, and is pickled
+    as its path. If the file is at a URL, the rows of a batch are fetched at once. If a file is cut short while a batch
+    is read from the map, SIGBUS ends the process: replace files by renaming others, not by ``cp`` over them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -41,8 +41,8 @@ class NpyRows(StoredArray):
         path: The file, or its URL.
 
     Raises:
-        SampleReadError: it is not there, is no such file, is shorter than it says, or holds objects; or it is at a URL
-            and has its columns first.
+        SampleReadError: the file is not there, is not an npy file, is shorter than it says, or holds objects; or it is
+            at a URL and has its columns first.
     """
 
     takes_urls = True
@@ -61,7 +61,7 @@ class NpyRows(StoredArray):
             return _mapped(file, 0, os.fstat(file.fileno()).st_size)
 
     def _close(self, handle: Any) -> None:
-        pass  # the map goes with the last reference to it: a thread may be reading
+        pass  # the map closes with its last reference: a thread may be reading
 
     def __getitem__(self, rows: Any) -> Any:
         """Return `rows`.
@@ -73,7 +73,7 @@ class NpyRows(StoredArray):
         array = self._handle()
         if not isinstance(rows, slice) or isinstance(array, RemoteArray):
             return super().__getitem__(rows)
-        copied = array[rows].copy()  # without an index array, which may be larger than short rows
+        copied = array[rows].copy()  # no index array: it may be larger than short rows
         self._handle()
         return copied
 
@@ -95,7 +95,7 @@ class RemoteArray:
         self.ndim, self._file = len(self.shape), file
 
     def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows` into `out`, each run of consecutive ones by one request."""
+        """Write `rows` into `out`, by one request for each run of consecutive rows."""
         n_row, found = out[:1].nbytes, list(runs(rows))
         contents = self._file.read_many([(self._start + first * n_row, n * n_row) for first, n, _ in found])
         for (_, n, place), raw in zip(found, contents, strict=True):
@@ -103,14 +103,14 @@ class RemoteArray:
 
 
 class NpzRows(NpyRows):
-    """The rows of one array of those that ``numpy.savez`` wrote into a file.
+    """The rows of one array in a file that ``numpy.savez`` wrote.
 
     Args:
         path: The file.
-        name: Which array; it may be left out where there is only one.
+        name: The array; it may be left out if there is only one.
 
     Raises:
-        SampleReadError: as :class:`NpyRows`; or the array is compressed, as by ``savez_compressed``, which cannot be
+        SampleReadError: as :class:`NpyRows`; or the array is compressed, as by ``savez_compressed``: it then cannot be
             read by rows.
         ArgumentError: there is no array of that name.
     """
@@ -123,11 +123,11 @@ class NpzRows(NpyRows):
 
     @classmethod
     def columns(cls, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, NpzRows]:
-        """Return an accessor for each array of a file, by name: for all, or those of `names`.
+        """Return an accessor for each array of a file, by name: for all of them, or for `names`.
 
         Raises:
             SampleReadError: as the class.
-            ArgumentError: as the class; or they differ in length.
+            ArgumentError: as the class; or the arrays differ in length.
         """
         chosen = _Names([path])._handle() if names is None else names
         return of_one_length(path, {name: cls(path, name) for name in chosen})
@@ -169,9 +169,9 @@ class _Names(StoredRows):
 
 
 def _members(path: str, file: Any) -> dict[str, tuple[int, int, bool]]:
-    """Return of each array in an open zip file where its member begins, its bytes, and whether they lie uncompressed.
+    """Return the place of each array in an open zip file: where its member begins, its bytes, whether uncompressed.
 
-    What was found last is kept, since a file may have thousands of arrays.
+    The last result is kept, since a file may have thousands of arrays.
     """
     found = os.fstat(file.fileno())
     key = path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
@@ -188,11 +188,11 @@ def _members(path: str, file: Any) -> dict[str, tuple[int, int, bool]]:
 
 
 _last: dict[str, tuple[Any, dict[str, tuple[int, int, bool]]]] = {}
-"""By what the zip file is known that was opened last, and its members."""
+"""The identity of the zip file that was opened last, and its members."""
 
 
 def _mapped(file: Any, start: int, end: int) -> np.ndarray:
-    """Return the array whose header begins at `start` of a file, and which ends before `end`, mapped read-only."""
+    """Map an array read-only: its header begins at `start` of a file, and the array ends before `end`."""
     file.seek(start)
     shape, fortran, dtype, head_bytes = npy_header(file.read(LONGEST_HEADER), end - start)
     offset = start + head_bytes
@@ -204,27 +204,27 @@ def _mapped(file: Any, start: int, end: int) -> np.ndarray:
 
 
 def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return what the header says of an array that takes `size` bytes in all, and where its values begin.
+    """Parse the header of an array.
 
     Args:
-        head: What it begins with, at least :data:`LONGEST_HEADER` bytes where there are so many: NumPy would take the
-            memory that a header says it needs.
-        size: The bytes that are there.
+        head: The first bytes of the array, :data:`LONGEST_HEADER` or more if there are so many: NumPy would allocate
+            all the memory that a header claims to need.
+        size: The bytes that are there, with the header.
 
     Returns:
         Shape, whether columns come first, dtype, bytes of the header.
 
     Raises:
-        ValueError: it is no array, is larger than what is there, or holds objects.
+        ValueError: the bytes are not an array, the array is larger than `size`, or it holds objects.
     """
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"it is of version {version} of the format, and (1, 0), (2, 0) and (3, 0) are known")
     reads_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    if version == (3, 0):  # that of version 2, but in UTF-8, for which NumPy has no public function
+    if version == (3, 0):  # version 2 with UTF-8; NumPy has no public function for it
         length = int.from_bytes(head[8:12], "little")
-        text = head[12 : 12 + length].decode().encode("ascii", "backslashreplace")  # as a Python literal has it
+        text = head[12 : 12 + length].decode().encode("ascii", "backslashreplace")  # as in a Python literal
         shape, fortran, dtype = reads_header(io.BytesIO(len(text).to_bytes(4, "little") + text))
         file.seek(12 + length)
     else:
@@ -234,7 +234,7 @@ def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[
     if any(type(length) is not int or not 0 <= length < 1 << 62 for length in shape):
         raise ValueError(f"its header says a shape of {shape}")
     n_items = int(np.prod(shape, dtype=object))
-    if not dtype.itemsize and n_items > size:  # which NumPy would copy one by one
+    if not dtype.itemsize and n_items > size:  # NumPy would copy them one by one
         raise ValueError(f"its header says {n_items} items of no bytes")
     needed = file.tell() + n_items * dtype.itemsize
     if needed > size:

@@ -1,4 +1,4 @@
-"""An open file that is read at any place, by several threads."""
+"""An open file that several threads can read at any place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .remote import RemoteFile, Stamp, is_remote
 
 
 def regular(path: str) -> os.stat_result:
-    """Return the facts of a file; refuse what is none, such as a pipe, which would be waited for."""
+    """Return the status of a file. Refuse a file that is not regular: opening a pipe, for example, would block."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "a directory, not a file")
@@ -24,12 +24,12 @@ def regular(path: str) -> os.stat_result:
 class OpenFile:
     """A file that is open for reading, by its descriptor.
 
-    It is closed with the last reference to it, since another thread may be reading, and the number would be given to
-    the next file that is opened.
+    It is closed with the last reference to it. If it were closed while another thread reads, the next file opened would
+    get the same number.
 
     Attributes:
         number: The descriptor.
-        scan_bytes: How many bytes are well read at once where all of a file is.
+        scan_bytes: How many bytes to read at once when reading all of a file.
     """
 
     number = -1
@@ -39,7 +39,7 @@ class OpenFile:
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes at a place, all of them."""
+        """Return all `size` bytes from `offset` on."""
         found = os.pread(self.number, size, offset)
         while len(found) < size and (more := os.pread(self.number, size - len(found), offset + len(found))):
             found += more  # Linux reads 2 GiB at once at most
@@ -48,11 +48,11 @@ class OpenFile:
         return found
 
     def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes at several places, each where it begins and how many bytes."""
+        """Return the bytes at several places. A place is its first byte and its number of bytes."""
         return [self.read(*place) for place in places]
 
     def walk(self, size: int) -> Callable[[int, int], bytes]:
-        """Return what reads so many bytes at a place, fewer where the file ends; `size` is that of the file."""
+        """Return ``read(offset, n)``, which returns fewer bytes at the end of the file; `size` is the file's."""
         return lambda offset, n: os.pread(self.number, n, offset)
 
     def __del__(self) -> None:
@@ -64,5 +64,5 @@ AnyFile: TypeAlias = OpenFile | RemoteFile
 
 
 def opened(path: str, stamp: Stamp) -> AnyFile:
-    """Open a file, or have one at a URL read as long as it has a stamp."""
+    """Open a file. A file at a URL is only read as long as it has the stamp."""
     return RemoteFile(path, stamp) if is_remote(path) else OpenFile(path)

@@ -17,13 +17,13 @@ from .remote import RemoteFile, is_remote
 
 
 class ParquetRows(ArrowColumn):
-    """A column of Parquet files, as an array or as values (see the class that it derives from).
+    """A column of Parquet files, as an array or as values (see the base class).
 
-    A row group is decoded whole, so read in order, or by ``shuffle="blocks"``; of numbers, short ones next to each
-    other are decoded together, up to a megabyte. Lists are slow to decode: pixels that are stored as bytes, and read
-    with ``shape=``, come about 15 times as fast as in lists of a fixed length. Of a file at a URL what a row group
-    holds of the column is fetched in few requests, large ones in parts, at once. Checksums of pages are compared, if a
-    file has them: few writers write any unless they are asked to (pyarrow: ``write_page_checksum=True``).
+    A row group is decoded as a whole, so read in order, or with ``shuffle="blocks"``. Short neighbouring row groups of
+    numbers are decoded together, up to a megabyte. Lists are slow to decode: pixels that are stored as bytes, and read
+    with ``shape=``, come about 15 times as fast as lists of a fixed length. If the file is at a URL, the column's part
+    of a row group is fetched in few requests at once, with large requests split. Checksums of pages are compared, if a
+    file has them. Few writers write any unless they are asked to (pyarrow: ``write_page_checksum=True``).
 
     ::
 
@@ -33,10 +33,10 @@ class ParquetRows(ArrowColumn):
     """
 
     takes_urls = True
-    each_thread = True  # several threads that read by one ParquetFile crash the interpreter
+    each_thread = True  # several threads that read one ParquetFile crash the interpreter
 
     def _open(self, path: str) -> Any:
-        """Return the open file, what it is read by if it is at a URL, and what opens it by other options."""
+        """Return the open file, its source if it is at a URL, and a function that opens it with other options."""
         pa = pyarrow()
         import pyarrow.parquet as parquet
 
@@ -46,8 +46,8 @@ class ParquetRows(ArrowColumn):
             fetched = functools.partial(parquet.ParquetFile, source, pre_buffer=True, page_checksum_verification=True)
             with source.telling():
                 return fetched(), source, fetched
-        # Measured: a map is faster than reading; to read ahead, or by pyarrow's threads, is not, for one column.
-        with pa.memory_map(path) as mapped:  # which, unlike memory_map=True, keeps no descriptor
+        # Measured: a map is faster than reading. Reading ahead and pyarrow's threads do not help with one column.
+        with pa.memory_map(path) as mapped:  # unlike memory_map=True, it keeps no descriptor
             buffer = mapped.read_buffer()
 
         def again(**options: Any) -> Any:
@@ -57,13 +57,13 @@ class ParquetRows(ArrowColumn):
         return again(), None, again
 
     def _close(self, handle: Any) -> None:
-        pass  # the map goes with the last reference to it: a thread may be reading
+        pass  # the map closes with its last reference: a thread may be reading
 
     def _schema(self, handle: Any) -> Any:
         return handle[0].schema_arrow
 
     def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
-        # Of all columns: to ask for that of one ends the interpreter where its statistics are damaged (pyarrow 26).
+        # Bytes of all columns: asking for one crashes the interpreter if its statistics are damaged (pyarrow 26).
         groups = [handle[0].metadata.row_group(number) for number in range(handle[0].num_row_groups)]
         return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
@@ -82,7 +82,7 @@ def _has_int96(file: Any) -> bool:
 
 
 def _check_times(exact: Any, coarse: Any) -> None:
-    """Refuse times that nanoseconds in 64 bits cannot hold, as which INT96 is read: pyarrow gives others instead.
+    """Refuse times that 64 bits of nanoseconds cannot hold. pyarrow reads INT96 as nanoseconds, and gives other times.
 
     Args:
         exact: The table, read in nanoseconds.
@@ -97,7 +97,7 @@ def _check_times(exact: Any, coarse: Any) -> None:
 
 
 def _times(arrays: Iterable[Any]) -> Iterator[np.ndarray]:
-    """Give the times in some arrays, also those within lists and structs, as numbers; 0 for a null."""
+    """Yield the times in some arrays as numbers, also times within lists and structs; 0 for a null."""
     types = pyarrow().types
     for array in arrays:
         chunks = array.chunks if hasattr(array, "chunks") else [array]
@@ -109,10 +109,10 @@ def _times(arrays: Iterable[Any]) -> Iterator[np.ndarray]:
 
 
 class SeekableFile(io.RawIOBase):
-    """A file at a URL, of `size` bytes, as pyarrow takes it.
+    """A file of `size` bytes at a URL, as pyarrow takes it.
 
-    pyarrow would keep an exception for ever, with all that its traceback refers to. So it gets no bytes instead, and
-    the exception is raised behind it.
+    pyarrow would keep an exception forever, with everything that its traceback refers to. So pyarrow gets no bytes
+    instead, and the exception is raised afterwards.
     """
 
     def __init__(self, file: RemoteFile, size: int) -> None:
@@ -121,7 +121,7 @@ class SeekableFile(io.RawIOBase):
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """Raise, after pyarrow has read in the body, why bytes could not be had."""
+        """After the body, raise the exception that kept bytes from pyarrow."""
         self._error = None
         try:
             yield
@@ -141,12 +141,12 @@ class SeekableFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place, from the begin, the present place or the end."""
+        """Go to a place, relative to the beginning, the present place or the end."""
         self._position = offset + (0, self._position, self._size)[whence]
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Return so many bytes, fewer at the end."""
+        """Return `size` bytes, fewer at the end."""
         rest = self._size - self._position
         try:
             found = self._file.read(self._position, rest if size < 0 else min(size, rest))

@@ -1,14 +1,14 @@
-"""Files at URLs, by fsspec: ranges of several files at once, each asked for again where that may help.
+"""Files at URLs, by fsspec: reads ranges of several files at once, and retries where that may help.
 
-Who does what. All requests of a process run on fsspec's event loop, in its one thread; a thread that reads waits for
-its own. File systems that fsspec reads synchronously (ftp, sftp, memory) are asked for one thing after the other, by
-threads of that loop. fsspec makes its file systems, sessions and thread anew behind a fork.
+Threads. All requests of a process run on fsspec's event loop, in its one thread; a reading thread waits for its own
+requests. File systems that fsspec reads synchronously (ftp, sftp, memory) get one request at a time, from threads of
+that loop. After a fork, fsspec makes its file systems, sessions and thread again.
 
-What fails. Whatever may pass (a refused or broken connection, silence, an answer that is too short, a status of 500 or
-429) is tried again; what will not (no such file, no permission) is raised at once. Nothing waits without end: a web
-server may be silent for :data:`SILENCE`, the libraries of other stores have such limits of their own, and no try takes
-longer than :data:`LONGEST_TRY`. What comes is trusted as little as a file is, and used only if its length is right
-and, from a web server, it says that it is the part that was asked for.
+Failures. A failure that may pass (a refused or broken connection, silence, an answer that is too short, a status of
+500 or 429) is retried. A permanent one (no such file, no permission) is raised at once. No wait is endless: a web
+server may be silent for :data:`SILENCE`, the libraries of other stores have limits of their own, and no try takes
+longer than :data:`LONGEST_TRY`. An answer is trusted as little as a file. It is used only if its length is right and,
+from a web server, if its headers name the part that was requested.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from ...error_context import shortened
 from ...errors import ArgumentError, SampleReadError
 
 TRIES = 5
-"""How often something is asked for."""
+"""Number of tries for one request."""
 
 FIRST_PAUSE = 0.5
-"""Seconds before the second try, give or take a half; before each further one it is twice as long."""
+"""Seconds before the second try, plus or minus up to a half; each further pause is twice as long."""
 
 PATIENCE = 30.0
-"""Seconds after which nothing is tried a third time."""
+"""Seconds after which a request that has failed twice is not tried again."""
 
 SILENCE = 20.0
-"""Seconds that a web server may be silent for."""
+"""Seconds that a web server may be silent."""
 
 LONGEST_TRY = 300.0
-"""Seconds that a try may take."""
+"""Seconds that one try may take."""
 
 LOOK_AGAIN = 5.0
-"""Seconds for which a file at a URL is taken to be what it was, so that not every batch has to ask."""
+"""Seconds before a file at a URL is checked for changes again: a check before each batch would be slow."""
 
 AT_ONCE = 64
-"""Requests that are under way at once for one reading."""
+"""Requests in flight at once for one read."""
 
 PIECE = 8 << 20
-"""Bytes of a request; what is longer is read by several at once."""
+"""Bytes of a request; longer ranges are split into several requests at once."""
 
 MARKS = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated", "mtime", "modified", "created")
-"""Under what names file systems tell by what a change of a file is noticed, the surest first."""
+"""Names under which file systems report something that changes with a file, the most reliable first."""
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 LARGEST_FILE = 1 << 30
-"""Bytes of a file that is read whole."""
+"""Bytes that a web server may announce at most for a file that is read whole."""
 
 Range: TypeAlias = "tuple[RemoteFile, int, int]"
-"""A file, where to begin, how many bytes."""
+"""A file, the first byte, the number of bytes."""
 
 Stamp: TypeAlias = "tuple[int, str]"
-"""By what a change of a file is noticed: its size, and what else the server tells."""
+"""A file's size, and another mark from the server that changes with the file."""
 
 _kept: dict[tuple[int, int], Any] = {}
-"""The file systems of this process; and of those that it was forked from, since to end their sessions here would take
-their connections from the event loop there."""
+"""The file systems of this process, and of the processes that it was forked from: ending the sessions of those here
+would remove their connections from the parent's event loop."""
 
 
 def is_remote(path: str) -> bool:
@@ -78,7 +78,7 @@ def is_remote(path: str) -> bool:
 
 
 def read_ranges(ranges: Sequence[Range]) -> list[bytes | Exception]:
-    """Return the bytes of each range, all of them, or why they cannot be had."""
+    """Return all bytes of each range, or the exception that prevented it."""
     systems = {url: _system(url) for url in {file.url for file, _, _ in ranges}}
     asks = [
         functools.partial(_part, *systems[file.url], start, min(PIECE, offset + size - start), file.stamp)
@@ -90,7 +90,7 @@ def read_ranges(ranges: Sequence[Range]) -> list[bytes | Exception]:
 
 
 def read_files(urls: Sequence[str]) -> list[bytes | Exception]:
-    """Return the content of each file, or why it cannot be had."""
+    """Return the content of each file, or the exception that prevented it."""
     systems = {url: _system(url) for url in urls}
     whole = [functools.partial(_call, fs, "cat_file", path) for fs, path in systems.values()]
     found = dict(zip(systems, _at_once(systems, whole), strict=True))
@@ -98,7 +98,7 @@ def read_files(urls: Sequence[str]) -> list[bytes | Exception]:
 
 
 def stamps_of(urls: Sequence[str]) -> list[Stamp | Exception]:
-    """Return by what a change of each file is noticed; or why it cannot be."""
+    """Return the stamp of each file, or the exception that prevented it."""
     systems = {url: _system(url) for url in urls}
     return _at_once(systems, [functools.partial(_stamp, *systems[url]) for url in urls])
 
@@ -108,7 +108,7 @@ def matching(pattern: str) -> list[str]:
 
     Raises:
         ArgumentError: the server cannot list files.
-        SampleReadError: they cannot be had; ``.source`` is the pattern.
+        SampleReadError: the files cannot be listed; ``.source`` is the pattern.
     """
     fs, path = _system(pattern)
     if _is_http(fs):
@@ -125,7 +125,7 @@ def matching(pattern: str) -> list[str]:
 class RemoteFile:
     """A file at a URL, with the methods of :class:`~batchup_ng.accessors.storage.open_file.OpenFile`.
 
-    Where `stamp` is given, parts of a file that has another are refused, as far as their server tells.
+    If `stamp` is given, parts of a file with another stamp are refused, as far as the server reports it.
     """
 
     scan_bytes = 8 * PIECE
@@ -134,11 +134,11 @@ class RemoteFile:
         self.url, self.stamp = url, stamp
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes at a place, all of them."""
+        """Return all `size` bytes from `offset` on."""
         return self.read_many([(offset, size)])[0]
 
     def read_many(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes at several places, each where it begins and how many bytes, all at once."""
+        """Return the bytes at several places, fetched at once. A place is its first byte and its number of bytes."""
         found = read_ranges([(self, *place) for place in places])
         for each in found:
             if isinstance(each, Exception):
@@ -146,13 +146,13 @@ class RemoteFile:
         return found  # type: ignore[return-value]  # mypy does not see that none is an exception
 
     def walk(self, size: int) -> Callable[[int, int], bytes]:
-        """Return what reads a file of so many bytes from front to back, as ``os.pread`` does but for its order."""
+        """Return ``read(offset, n)`` for calls from front to back; near the end, at `size`, it returns fewer bytes."""
         start, block, step = 0, b"", PIECE // 8
 
         def read(offset: int, n: int) -> bytes:
             nonlocal start, block, step
             if offset + n > start + len(block):
-                jumped = offset - (start + len(block)) > step  # over a large member: read little until the next one
+                jumped = offset - (start + len(block)) > step  # over a large member: read little until the next
                 step = PIECE // 8 if jumped else min(2 * step, self.scan_bytes)
                 start, block = offset, self.read(offset, min(max(n, step), size - offset))
             return block[offset - start : offset - start + n]
@@ -161,7 +161,7 @@ class RemoteFile:
 
 
 class RemoteSystem:
-    """What zarr asks of a file system of fsspec's, from an event loop of its own; with our tries, on fsspec's loop."""
+    """An fsspec file system for zarr's own event loop: requests run on fsspec's loop, with retries."""
 
     async_impl = asynchronous = True
 
@@ -181,11 +181,11 @@ class RemoteSystem:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and what that calls the file.
+    """Return the file system of a URL, and the path of the file in it.
 
     Raises:
         ImportError: the library that it needs is not installed.
-        ArgumentError: there is none, or it is that of this machine.
+        ArgumentError: there is no file system for the URL, or it is the local one.
     """
     try:
         from fsspec import core
@@ -198,7 +198,7 @@ def _system(url: str) -> tuple[Any, str]:
         raise ImportError(
             f"{url!r} needs fsspec, by pip install 'batchup_ng[remote]', and the library of its store ({error})"
         ) from error
-    except Exception as error:  # whatever a file system makes of its URL
+    except Exception as error:  # a file system may raise anything on its URL
         raise ArgumentError(
             f"{shortened(repr(url), 400)} is no URL that fsspec opens ({error}); pass one such as 's3://bucket/file', "
             f"or the path of a file"
@@ -209,7 +209,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _at_once(systems: dict[str, tuple[Any, str]], asks: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Return the answer to each of `asks`, or the exception for it."""
+    """Return the answer to each of `asks`, or its exception."""
     if not asks:
         return []
     from fsspec.asyn import get_loop, sync
@@ -227,7 +227,7 @@ def _at_once(systems: dict[str, tuple[Any, str]], asks: Sequence[Callable[[], Aw
 
 
 async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Return what `ask` gives, by several tries."""
+    """Return the result of `ask`, after several tries if need be."""
     began, tries = time.monotonic(), 0
     while True:
         tries += 1
@@ -246,7 +246,7 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def _cause(error: Exception) -> Exception:
-    """Return what went wrong: fsspec calls whatever happens as it looks for a file of a web server that there is none.
+    """Return the real cause of an error: fsspec reports any failure to look up a web server's file as "not found".
     """
     if not isinstance(error, FileNotFoundError):
         return error
@@ -258,7 +258,7 @@ def _cause(error: Exception) -> Exception:
 
 
 def _is_final(error: Exception) -> bool:
-    """Return whether there is no use in another try."""
+    """Return whether another try is useless."""
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return 400 <= status < 500 and status not in (408, 425, 429)
@@ -266,7 +266,7 @@ def _is_final(error: Exception) -> bool:
 
 
 class RemoteError(OSError):
-    """A server does not do what is needed."""
+    """A server cannot do what the read needs."""
 
 
 async def _call(fs: Any, name: str, *args: Any, stamp: Stamp | None = None, **kwargs: Any) -> Any:
@@ -285,7 +285,7 @@ async def _part(fs: Any, path: str, start: int, size: int, stamp: Stamp | None) 
 
 
 async def _stamp(fs: Any, path: str) -> Stamp:
-    fs.invalidate_cache(path)  # of what a listing told
+    fs.invalidate_cache(path)  # a listing may have left old facts
     told = await _call(fs, "info", path)
     if told.get("type", "file") != "file":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file")
@@ -306,8 +306,8 @@ def _is_http(fs: Any) -> bool:
 
 
 def _is_asked(content_range: str, start: int | None, end: int | None, size: int | None) -> bool:
-    """Return whether an answer of `size` bytes says that it is the part of a file from `start` to `end`, or from its
-    end if `start` is negative.
+    """Return whether `content_range` names the bytes from `start` to `end` of a file, and the answer's `size` fits.
+    A negative `start` counts from the end of the file.
 
     >>> _is_asked("bytes 10-19/50", 10, 20, 10), _is_asked("bytes 40-49/50", -10, None, 10)
     (True, True)
@@ -327,7 +327,7 @@ def _is_asked(content_range: str, start: int | None, end: int | None, size: int 
 
 
 def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) -> dict[str, Any]:
-    """Return with what options a web server is asked, beside those that fsspec was configured with."""
+    """Return the options for a request to a web server, in addition to fsspec's configuration."""
     import aiohttp
 
     options: dict[str, Any] = {}
@@ -339,7 +339,7 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
     size = None if start is None or end is None else end - start
     in_parts = start is not None or end is not None
 
-    async def look(response: Any) -> None:  # before anything of the body is read
+    async def look(response: Any) -> None:  # before any of the body is read
         status, told, headers = response.status, response.content_length, response.headers
         if status in (404, 410):
             raise FileNotFoundError(errno.ENOENT, "No such file")
@@ -357,7 +357,7 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
                 many = "does not tell how many bytes it sends" if told is None else f"sends {told} bytes"
                 raise RemoteError(f"the server {many}; download it")
         if in_parts and status != 206 and (start or told != size):
-            # A server without ranges would send all of the file, one that redirects perhaps the page that says so.
+            # A server without ranges would send the whole file, a redirecting one perhaps the page that says so.
             raise RemoteError(
                 f"the server sent {told} bytes of {response.content_type} where {size or 'others'} were asked for: it "
                 f"does not give parts of files, or not this file; download it"

@@ -1,6 +1,6 @@
 """Arrays in files of Hugging Face's safetensors, by memory map.
 
-A file is 8 bytes, the length of its header, little-endian; the header, JSON that has dtype, shape and place of each
+A file is 8 bytes, the length of its header, little-endian; the header, JSON with the dtype, shape and place of each
 array; then the arrays (the format's own description: README.md of huggingface/safetensors, "Format").
 """
 
@@ -27,11 +27,11 @@ DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
     "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
 }  # fmt: skip
-"""The dtypes that NumPy has; the others are bfloat16 and those of 8 bits or fewer."""
+"""The dtypes that NumPy has; the others are bfloat16 and types of 8 bits or fewer."""
 
 
 class SafetensorsRows(NpyRows):
-    """The rows of one array of a safetensors file, which may be larger than memory.
+    """The rows of one array of a safetensors file. The array may be larger than memory.
 
     >>> import tempfile
     >>> header = b'{"x": {"dtype": "U8", "shape": [3, 2], "data_offsets": [0, 6]}}'
@@ -43,11 +43,11 @@ class SafetensorsRows(NpyRows):
 
     Args:
         path: The file.
-        name: Which array; it may be left out where there is only one.
+        name: The array; it may be left out if there is only one.
 
     Raises:
-        SampleReadError: it is not there, is no such file, or is shorter than it says; or the array is of a dtype that
-            NumPy does not have, such as bfloat16, whose bits would be taken for whole numbers.
+        SampleReadError: the file is not there, is not a safetensors file, or is shorter than it says; or the array has
+            a dtype that NumPy does not have, such as bfloat16: its bits would be read as whole numbers.
         ArgumentError: there is no array of that name.
     """
 
@@ -67,7 +67,7 @@ class SafetensorsRows(NpyRows):
 
         Raises:
             SampleReadError: as the class.
-            ArgumentError: as the class; or arrays differ in length.
+            ArgumentError: as the class; or the arrays differ in length.
         """
         header, _ = _header(cls._known(os.fspath(path)))
         return of_one_length(path, {name: cls(path, name) for name in (header if names is None else names)})
@@ -93,7 +93,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
     """Return the header of a file, and where the arrays begin.
 
     Raises:
-        SampleReadError: the file is not there, or is of another kind.
+        SampleReadError: the file is not there, or is not a safetensors file.
     """
     try:
         regular(path)
@@ -113,7 +113,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
 
 
 def _place(path: str, name: str, entry: dict[str, Any]) -> tuple[list[int], np.dtype[Any], int, int]:
-    """Return shape and dtype of an array, and the bytes, counted from the header's end, at which it begins and ends."""
+    """Return the shape and dtype of an array, and its first and last byte, counted from the end of the header."""
     shape, (begin, end) = entry["shape"], entry["data_offsets"]
     if entry["dtype"] not in DTYPES:
         raise SampleReadError(

@@ -1,4 +1,4 @@
-"""The files that a pattern such as ``"train-{000..099}.tar"`` stands for."""
+"""The files of a pattern such as ``"train-{000..099}.tar"``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BRACES = re.compile(r"\{(\d+\.\.\d+|[^{}]*,[^{}]*)\}")
 
 
 def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return the files of one path or pattern, or of several: in their order, those of ``*`` sorted.
+    """Return the files of one path or pattern, or of several, in their order. The files of a ``*`` are sorted.
 
-    In a pattern ``{000..099}`` stands for numbers with as many digits, ``{a,b}`` for either, ``*``, ``?`` and ``[]``
-    for what :mod:`glob` says. A file that has such a name is itself. In a URL ``*`` is for stores that can list files.
+    In a pattern, ``{000..099}`` stands for numbers with as many digits, ``{a,b}`` for either; ``*``, ``?`` and ``[]``
+    are as in :mod:`glob`. A path that exists is used as it is. In a URL, ``*`` needs a store that can list files.
 
     >>> shard_paths("train-{08..10}.tar")
     ['train-08.tar', 'train-09.tar', 'train-10.tar']
@@ -27,7 +27,7 @@ def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     Raises:
         SampleReadError: nothing matches.
         ArgumentError: there are no paths.
-        ArgumentTypeError: one of them is no path.
+        ArgumentTypeError: one of them is not a path.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not several:
@@ -38,7 +38,7 @@ def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def _matching(text: str) -> list[str]:
     if not (_has_magic(text) or BRACES.search(text)) or os.path.exists(text):
         return [text]
-    parts = BRACES.split(text)  # every other of them is what stood in braces
+    parts = BRACES.split(text)  # every second part stood in braces
     choices = [_choices(part) if number % 2 else [part] for number, part in enumerate(parts)]
     patterns = ["".join(chosen) for chosen in itertools.product(*choices)]
     found = [path for each in patterns for path in (_listed(each) if _has_magic(each) else [each])]

@@ -26,20 +26,23 @@ from .tar_index import FORM, Samples, believable, scan
 class TarShards(StoredArray, StoredValues):
     """One column of the samples in tar files that follow WebDataset's conventions, with random access.
 
-    The members ``KEY.EXT`` of one key stand one behind the other and are a sample; ``EXT``, in small letters, is all
-    behind the first dot of the name, folders left out. Members whose names have no dot, or begin with one, and those in
-    ``__folders__`` with two underscores on each side are passed over, as are links and all that is no plain file. A key
-    that comes again later is another sample, as WebDataset has it. Members are read where they lie; nothing is
-    extracted, and no name is opened. Where the members are is found by reading all headers once, and kept beside each
-    tar in ``X.tar.index``, which is believed as long as the tar has the size and time that it had; where that cannot be
-    written, each program looks anew. The index of a tar at a URL is kept in ``~/.cache/batchup_ng``; one that lies
-    beside the tar there, if you upload it too, is used if it is that of a tar of the same size with the same bytes in
-    some places. Members of a batch are fetched from URLs at once.
+    Consecutive members ``KEY.EXT`` with the same key are a sample. ``EXT`` is everything after the first dot of the
+    name without its folders, in lower case. The reader skips members whose names have no dot or begin with one, members
+    in ``__folders__`` with two underscores on each side, links, and anything else that is not a plain file. If a key
+    comes again later, it is another sample, as in WebDataset.
 
-    Rows are, by their extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays; ``txt``: ``str``;
-    ``json``: what it holds; all others, pictures among them: ``bytes``, which :class:`~batchup_ng.ImageBytes` takes.
-    Pickles (``pyd``, ``pkl``, ``pickle``, ``pth``) are refused. Several rows are a list, but for ``cls`` and where
-    `shape` and `dtype` are given: ``(n, *shape)`` of `dtype`, read straight into the batch.
+    Members are read in place; nothing is extracted, and no name is opened. The reader finds the members by reading all
+    headers once, and keeps the result next to each tar in ``X.tar.index``. This index is used as long as the size and
+    modification time of the tar stay the same. If the index cannot be written, each program reads the headers again.
+    The index of a tar at a URL is kept in ``~/.cache/batchup_ng``. If you upload an index next to such a tar, it is
+    used if it was made for a tar of the same size with the same bytes in some places. The members of a batch at URLs
+    are fetched at once.
+
+    The type of the rows depends on the extension: ``cls``: numbers, together ``(n,) int64``; ``npy``: arrays;
+    ``txt``: ``str``; ``json``: the parsed value; all others, images included: ``bytes``, which
+    :class:`~batchup_ng.ImageBytes` takes. Pickles (``pyd``, ``pkl``, ``pickle``, ``pth``) are refused. Several rows are
+    a list, except for ``cls``. If you pass `shape` and `dtype`, they are ``(n, *shape)`` of `dtype`, read straight into
+    the batch.
 
     >>> import io, tarfile, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,13 +56,13 @@ class TarShards(StoredArray, StoredValues):
 
     Args:
         paths: One path or URL, or a list; each may be a pattern: ``"train-{000..099}.tar"``, ``"train-*.tar"``.
-        column: The extension, or several of which each sample has one: ``"jpg;png"``. It may be left out where there is
+        column: The extension, or several (``"jpg;png"``) if each sample has one of them. It may be left out if there is
             only one.
         decode: ``"auto"`` decodes by extension, as above; None leaves bytes; a function gets the bytes of each member.
-        shape: Of each row, if all are of one shape: members are the values themselves (``bin``), or all ``npy`` with
-            one header.
+        shape: Shape of each row, if all rows have the same. Members then are the plain values (``bin``), or all are
+            ``npy`` with the same header.
         dtype: The dtype of rows of that shape.
-        index: Whether an index may be written. One that is there is used.
+        index: Whether an index may be written. An existing index is used in any case.
 
     Attributes:
         keys: The key of each sample, a sequence of ``str``.
@@ -67,8 +70,8 @@ class TarShards(StoredArray, StoredValues):
     Raises:
         SampleReadError: a tar is not there, is damaged, compressed, or holds sparse files or no samples; a sample lacks
             the column, or has it twice.
-        ArgumentError: there is no such column; members have not the size that `shape` and `dtype` say.
-        ArgumentTypeError: an argument is of a wrong kind.
+        ArgumentError: there is no such column; members do not have the size that follows from `shape` and `dtype`.
+        ArgumentTypeError: an argument has a wrong type.
     """
 
     takes_urls = True
@@ -92,8 +95,8 @@ class TarShards(StoredArray, StoredValues):
         Args:
             paths: As above.
             names: The extensions; a dict gives them names: ``{"image": "jpg;png", "label": "cls"}``. None for all.
-            size: ``(height, width)``, or one int for a square, of pictures, which are decoded then by
-                :class:`~batchup_ng.ImageBytes`; None leaves them bytes.
+            size: ``(height, width)`` of images, or one int for a square: :class:`~batchup_ng.ImageBytes` then decodes
+                them. None leaves them bytes.
             index: As above.
         """
         of_all = cls.__new__(cls)
@@ -117,7 +120,7 @@ class TarShards(StoredArray, StoredValues):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(len, *shape)``; ``AttributeError`` where rows have no common one."""
+        """``(len, *shape)``; raises ``AttributeError`` if rows have no common shape."""
         if self._row_shape is None:
             raise AttributeError("members differ in shape; pass shape= and dtype= if these do not")
         return (len(self), *self._row_shape)
@@ -129,7 +132,7 @@ class TarShards(StoredArray, StoredValues):
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return max(2, WINDOW_BYTES // (self.natural_block * self._sample_bytes))
 
     def __getitem__(self, rows: Any) -> Any:
@@ -201,7 +204,7 @@ class TarShards(StoredArray, StoredValues):
             self._row_shape, self._dtype = (), np.dtype(np.int64)
 
     def _common_header(self) -> bytes:
-        """Return what all members begin with: the header of the first, if they are ``npy``."""
+        """Return the common beginning of all members: the header of the first if they are ``npy``, else nothing."""
         if not self._extensions[0].endswith("npy"):
             return b""
         try:
@@ -240,7 +243,7 @@ class TarShards(StoredArray, StoredValues):
         pass  # it is closed with the last reference to it: a thread may be reading
 
     def _by_file(self, rows: np.ndarray) -> Iterator[tuple[AnyFile, Iterable[int]]]:
-        """Give each file that some of `rows` are in, with their places among `rows`."""
+        """Yield each file that holds some of `rows`, with the places of these in `rows`."""
         if len(self.paths) == 1:
             yield self._handle(), range(len(rows))
             return
@@ -264,7 +267,7 @@ class TarShards(StoredArray, StoredValues):
         return values
 
     def _contents(self, rows: np.ndarray) -> list[Any]:
-        """Return the bytes of the members of `rows`, those at URLs fetched at once; or why one cannot be had."""
+        """Return the bytes of the members of `rows`, or the exception for one. URLs are fetched at once."""
         found: list[Any] = [None] * len(rows)
         offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
         ranges = {}
@@ -326,7 +329,7 @@ def _known_form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]
 
 
 def _known_column(column: Any, names: list[str], path: str) -> list[str]:
-    """Return the extensions that a column is made of."""
+    """Return the extensions of a column."""
     listed = ", ".join(map(repr, names[:20]))
     if column is None and len(names) == 1:
         return names

@@ -1,4 +1,4 @@
-"""What samples the tars of a data set hold, and where the members of each are."""
+"""The index of a data set of tars: the samples, and where their members are."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FORM = {
     **dict.fromkeys(["offsets", "sizes", "samples", "kinds", "key_ends"], "<i8"),
     **dict.fromkeys(["keys", "names"], "|u1"),
 }
-"""The index of one tar: of each member where it begins, its bytes, its sample, its extension by number; of each sample
-where its key ends in `keys`; the extensions, a zero behind each."""
+"""The index of one tar. For each member: its first byte, its bytes, its sample, the number of its extension. For each
+sample: the end of its key in `keys`. Then the extensions, each followed by a zero."""
 
 META = re.compile(rb"__[^/]*__($|/)")
-"""Members that WebDataset passes over."""
+"""Members that WebDataset skips."""
 
 
 class PackedKeys(PackedPaths):
-    """Names of members, as Python has those of files: bytes that are no UTF-8 become halves of surrogate pairs."""
+    """Names of members, decoded as Python decodes file names: bytes that are not UTF-8 become lone surrogates."""
 
     _errors = "surrogateescape"
 
@@ -34,10 +34,10 @@ class PackedKeys(PackedPaths):
 
 
 def scan(read: Callable[[int, int], bytes], size: int) -> dict[str, np.ndarray]:
-    """Return the index of a tar of `size` bytes, read as :func:`~.tar_members.members` does.
+    """Return the index of a tar of `size` bytes. `read` is as for :func:`~.tar_members.members`.
 
     Raises:
-        ValueError: it is no tar that can be read in place, or has no samples.
+        ValueError: the file is not a tar that can be read in place, or has no samples.
     """
     offsets, sizes, samples, kinds, key_ends = (array("q") for _ in range(5))
     keys, numbers, last, n_files = bytearray(), dict[bytes, int](), None, 0
@@ -65,7 +65,7 @@ def scan(read: Callable[[int, int], bytes], size: int) -> dict[str, np.ndarray]:
 
 
 def believable(index: dict[str, np.ndarray], size: int) -> bool:
-    """Return whether an index may be that of a tar of `size` bytes, so that nothing beyond it is read."""
+    """Return whether an index fits a tar of `size` bytes: it must not lead to a read outside the tar."""
     offsets, sizes, samples, kinds, ends, keys, names = index.values()
     steps = np.diff(samples, prepend=-1, append=len(ends))
     return (
@@ -79,12 +79,12 @@ def believable(index: dict[str, np.ndarray], size: int) -> bool:
 
 
 class Samples:
-    """The samples of several tars, one behind the other.
+    """The samples of several tars, one tar after the other.
 
     Attributes:
         keys: The key of each sample.
-        ends: The number of the first sample behind each tar: ``(n_tars,) int64``.
-        names: The extensions, in the order in which they are met.
+        ends: The number of the first sample after each tar: ``(n_tars,) int64``.
+        names: The extensions, in the order of their first member.
     """
 
     def __init__(self, paths: Sequence[str], indices: Iterator[dict[str, np.ndarray]]) -> None:
@@ -110,13 +110,13 @@ class Samples:
         )
 
     def column(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where the member of each sample begins that has one of these extensions, the first that it has.
+        """Return where a member of each sample begins: the first of the extensions `names` that the sample has.
 
         Returns:
-            The offsets and sizes, ``(n,) int64``, and which of `names` it is, ``(n,) uint8``.
+            The offsets and sizes, ``(n,) int64``, and the extension as an index into `names`, ``(n,) uint8``.
 
         Raises:
-            SampleReadError: a sample has none of them, or one of them twice; ``.source`` is its tar.
+            SampleReadError: a sample has none of the extensions, or one of them twice; ``.source`` is its tar.
         """
         member = np.full(len(self.keys), -1)
         which = np.zeros(len(self.keys), np.uint8)

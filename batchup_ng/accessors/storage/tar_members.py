@@ -1,7 +1,7 @@
 """The members of a tar file, found by reading its headers.
 
-Formats: ustar (POSIX.1-1988), pax (POSIX.1-2001), and what GNU tar adds: names of any length, numbers in base 256. The
-headers are described in the manual of GNU tar, "Basic Tar Format", and in POSIX under "pax".
+Formats: ustar (POSIX.1-1988), pax (POSIX.1-2001), and GNU tar's extensions: names of any length, numbers in base 256.
+The headers are described in the manual of GNU tar, "Basic Tar Format", and in POSIX under "pax".
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 BLOCK = 512
 
 LONGEST_NAME = 1 << 20
-"""Bytes of a header that has the name of the next member in it."""
+"""Bytes of a header with the name of the next member, at most."""
 
 FILES = (b"0", b"\0", b"7")
 NAMES = (b"x", b"X", b"L")
 """Headers for the next member: of pax, of Solaris, of GNU."""
 
 WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
-"""Links, devices, folders, pipes, whatever size they claim."""
+"""Links, devices, folders, pipes: they have no data, whichever size their header claims."""
 
 RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
 
@@ -28,14 +28,14 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb
 
 
 def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[bytes, int, int]]:
-    """Give each plain file in a tar of `size` bytes: its name, where its bytes begin, how many they are.
+    """Yield each plain file in a tar of `size` bytes: its name, its first byte, its number of bytes.
 
     Args:
-        read: Returns so many bytes at a place of it, given the place first, and fewer at its end.
-        size: Its bytes.
+        read: ``read(offset, n)`` returns `n` bytes at `offset`, fewer at the end of the tar.
+        size: Bytes of the tar.
 
     Raises:
-        ValueError: it is no tar, is compressed, claims more than there is, or holds a sparse file.
+        ValueError: the file is not a tar, is compressed, claims more than there is, or holds a sparse file.
     """
     position, name, length = 0, None, None
     while (header := read(position, BLOCK)) and header.strip(b"\0"):
@@ -59,7 +59,7 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
             sparse = kind == b"S"
             if kind in FILES:
                 yield (_name(header) if name is None else name).partition(b"\0")[0], start, nbytes
-            if kind not in (b"g", b"K"):  # which are not the next member
+            if kind not in (b"g", b"K"):  # these headers are not the next member
                 name = length = None
         if sparse:
             raise ValueError(f"the member at byte {start - BLOCK} is a sparse file; write the tar without --sparse")
@@ -68,8 +68,8 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
 
 
 def _check(header: bytes, position: int) -> None:
-    """Refuse what is no header, by its sum, in which that of the eight bytes of the sum itself counts as spaces."""
-    # The lower half of an Adler-32 is the sum of the bytes modulo 65,521, which those of 256 do not reach (RFC 1950).
+    """Refuse a block that is not a header, by its checksum. For this sum, its own eight bytes count as spaces."""
+    # The lower half of an Adler-32 is the sum of the bytes modulo 65,521. 256 bytes add up to less (RFC 1950).
     total = sum(zlib.adler32(part, 0) & 0xFFFF for part in (header[:148], header[156:256], header[256:])) + 8 * 32
     try:
         if len(header) == BLOCK and _number(header[148:156]) == total:
@@ -83,7 +83,7 @@ def _check(header: bytes, position: int) -> None:
 
 
 def _number(field: bytes) -> int:
-    """Return a number: octal digits, or in base 256 behind a bit that says so."""
+    """Return a number: octal digits, or base 256 if its first bit is set."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     return int(field.partition(b"\0")[0].strip() or b"0", 8)
@@ -91,13 +91,13 @@ def _number(field: bytes) -> int:
 
 def _name(header: bytes) -> bytes:
     name, prefix = header[:100].partition(b"\0")[0], b""
-    if header[257:263] == b"ustar\0":  # GNU tar has other things there, and says "ustar  "
+    if header[257:263] == b"ustar\0":  # GNU tar writes "ustar  ", and has other fields there
         prefix = header[345:500].partition(b"\0")[0]
     return prefix + b"/" + name if prefix else name
 
 
 def _records(text: bytes) -> dict[bytes, bytes]:
-    """Return the fields of a header of pax: ``b"30 path=..."`` and a line end, the length being that of all of it."""
+    """Return the fields of a pax header: ``b"30 path=..."`` and a line end. The length counts the whole record."""
     fields, start = {}, 0
     while start < len(text):
         found = RECORD.match(text, start)

@@ -19,17 +19,18 @@ from .open_file import AnyFile, opened
 LINE_END = ord("\n")
 
 COMPRESSED = {b"\x1f\x8b\x08": "gzip", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-"""What compressed files begin with, and no text does."""
+"""First bytes of compressed files; no text begins with them."""
 
 
 class TextLines(StoredValues):
-    r"""The lines of a text file, which may be larger than memory, with random access.
+    r"""The lines of a text file with random access. The file may be larger than memory.
 
-    A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out. Where
-    lines begin is found by reading the file once, kept as 8 bytes a line, and beside the file in ``X.index``, which is
-    believed as long as the file has the size and time that it had; where that cannot be written, or is a file of
-    another kind, each program looks anew. That of a file at a URL is kept in ``~/.cache/batchup_ng``; one that lies
-    beside it there is used if it has the size and some bytes of the file.
+    A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out. The
+    reader finds the beginnings of the lines by reading the file once. It keeps 8 bytes for each line, in memory and
+    next to the file in ``X.index``. This index is used as long as the size and modification time of the file stay the
+    same. If it cannot be written, or ``X.index`` is a file of another kind, each program reads the file again. The
+    index of a file at a URL is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it was made for
+    a file of the same size with the same bytes in some places.
 
     A row is a ``str``, and several are a list.
 
@@ -42,16 +43,17 @@ class TextLines(StoredValues):
 
     Args:
         path: The file, or its URL.
-        encoding: Of the text, one in which a line end is one byte; None gives ``bytes``.
-        errors: What to do about what is not in that encoding, as ``bytes.decode`` has it: ``"strict"``, ``"replace"``.
+        encoding: Encoding of the text, with one byte for a line end. None gives ``bytes``.
+        errors: The treatment of bytes that are wrong in that encoding, as in ``bytes.decode``: ``"strict"``,
+            ``"replace"``.
         keep_end: Whether rows keep their line end.
-        decode: A function of each row, such as ``json.loads``; None leaves it.
-        index: Whether ``X.index`` may be written. One that is there is used.
+        decode: A function of each row, such as ``json.loads``; None leaves the row as it is.
+        index: Whether ``X.index`` may be written. An existing index is used in any case.
 
     Raises:
         SampleReadError: the file is not there, or is compressed.
-        ArgumentError: there is no such encoding, or line ends are more than a byte in it.
-        ArgumentTypeError: `decode` is no function.
+        ArgumentError: there is no such encoding, or a line end has more than one byte in it.
+        ArgumentTypeError: `decode` is not a function.
     """
 
     takes_urls = True
@@ -80,14 +82,14 @@ class TextLines(StoredValues):
 
     @property
     def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix so that each is read once."""
+        """How many such blocks a shuffle may mix and still read each block once."""
         return WINDOW_BYTES // RUN_BYTES
 
     def _options(self) -> list[Any]:
         return [self._encoding, self._errors, self._keep_end]
 
     def _found(self, save: bool) -> np.ndarray:
-        """Return where each line begins, and where the last ends: ``(n + 1,) int64``."""
+        """Return where each line begins, and the end of the last: ``(n + 1,) int64``."""
         path, stamp = self.paths[0], self._stamps[0]
         loaded = next(load_indices([path], [stamp], {"bounds": "<i8"}))
         if loaded is not None and _believable(loaded["bounds"], stamp[0]):
@@ -109,7 +111,7 @@ class TextLines(StoredValues):
         return opened(path, self._stamps[0])
 
     def _close(self, handle: AnyFile) -> None:
-        pass  # which the last reference does: a thread may be reading
+        pass  # closed with the last reference: a thread may be reading
 
     def _values(self, rows: np.ndarray) -> list[Any]:
         file: AnyFile = self._handle()
@@ -133,7 +135,7 @@ class TextLines(StoredValues):
 
 
 def _bounds(file: AnyFile, size: int) -> np.ndarray:
-    """Return where each line of a file of `size` bytes begins, and where the last ends.
+    """Return where each line of a file of `size` bytes begins, and the end of the last line.
 
     Raises:
         ValueError: the file is compressed.

@@ -18,20 +18,20 @@ from .chunks import ChunkedArray
 from .remote import RemoteSystem, is_remote, stamps_of
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
-"""The files that describe an array or a group: of format 3, and of format 2."""
+"""The files that describe an array or a group, of format 3 and of format 2."""
 
 
 class ZarrRows(ChunkedArray):
     """The rows of an array in a Zarr store: a folder, also one at a URL, or a ``.zip`` file.
 
-    A chunk that is kept is that of the first axis: with chunks along other axes too it is put together of several.
-    Chunks whose files are not there, as they were never written or are deleted, have the fill value of the array: that
-    is Zarr's rule. Of a folder only the file of metadata is looked at to see whether it has changed, so **a chunk that
-    is written anew in place is not noticed**; its fingerprint, by which :class:`Cached` knows it, is made of all files
-    of the array, at a URL of the metadata alone.
+    The cache keeps chunks of the first axis. If the array has chunks along other axes too, each such chunk is put
+    together from several. By Zarr's rule, chunks without a file, never written or deleted, have the fill value of the
+    array. In a folder, only the metadata file is checked for changes, so **a chunk that is rewritten in place is not
+    noticed**. :class:`Cached` recognises the array by its fingerprint, which covers all files of the array; at a URL,
+    only the metadata.
 
-    The library starts threads in each process that reads, which end with it. A web server cannot list the arrays of a
-    group, so name them. A chunk that is damaged is allocated by the library as large as it decodes to.
+    The library starts threads in each process that reads; they end with the process. A web server cannot list the
+    arrays of a group, so name them. For a damaged chunk, the library allocates as much memory as the chunk decodes to.
 
     ::
 
@@ -39,17 +39,17 @@ class ZarrRows(ChunkedArray):
         source = ArrayDataSource(ZarrRows.columns("digits.zarr", ["image", "label"]))  # batches are dicts
 
     Args:
-        path: The store, or the URL of one that is a folder.
-        array: The path of an array in it, such as ``"train/images"``; it may be left out where the store is an array,
-            or a group of only one.
+        path: The store; a URL must lead to a folder.
+        array: The path of an array in it, such as ``"train/images"``; it may be left out if the store is an array, or a
+            group of only one.
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
 
     Raises:
-        SampleReadError: the store is not there, or is none; the array holds Python objects or strings of any length,
-            is a single value or coded by pickle; or one chunk of rows, or compressed file of a zip, has more bytes than
-            1 GiB and than `cache`.
+        SampleReadError: the store is not there, or is not a store; the array holds Python objects or strings of any
+            length, is a single value or coded by pickle; or one chunk of rows, or compressed file of a zip, has more
+            bytes than 1 GiB and than `cache`.
         ArgumentError: there is no array of that name.
-        ImportError: zarr 3 is not installed, which needs Python 3.11.
+        ImportError: zarr 3 is not installed; it needs Python 3.11.
     """
 
     takes_urls = True
@@ -73,10 +73,10 @@ class ZarrRows(ChunkedArray):
     def columns(
         cls, path: str | os.PathLike[str], names: Iterable[str] | None = None, *, cache: int | str = "256MB"
     ) -> dict[str, ZarrRows]:
-        """Return an accessor for each array of a group: all in it, or those of `names`; `cache` is for each of them.
+        """Return an accessor for each array of a group: for all, or for `names`. Each accessor has its own `cache`.
 
         Raises:
-            ArgumentError: they differ in length; or as the class.
+            ArgumentError: the arrays differ in length; or as the class.
         """
         if names is None:
             store = cls.__new__(cls)
@@ -89,17 +89,17 @@ class ZarrRows(ChunkedArray):
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk, the last of which may have fewer."""
+        """Rows of a chunk; the last chunk may have fewer."""
         return self._chunk_rows
 
     def _root(self, path: str | os.PathLike[str]) -> Any:
-        """Begin with the array or group that the store itself is, and return it."""
+        """Begin with the root of the store, an array or a group, and return it."""
         self.path, self.array = self._known(os.fspath(path)), ""
         super().__init__([_metadata(self.path, "")])
         return self._handle()
 
     def file_sizes(self) -> dict[str, int]:
-        """Return the bytes of a zip file; what the chunks in a folder take is not known."""
+        """Return the bytes of a zip file; the size of the chunks in a folder is not known."""
         return super().file_sizes() if self.paths[0] == self.path else {}
 
     def _options(self) -> list[Any]:
@@ -107,12 +107,12 @@ class ZarrRows(ChunkedArray):
         if not is_remote(self.path) and self.paths[0] != self.path:
             for folder, _, names in os.walk(os.path.join(self.path, self.array)):
                 files += (os.path.join(folder, name) for name in names)
-        return [self.array, files_digest(sorted(set(files) - {self.paths[0]}))]  # whose stamp is that of before
+        return [self.array, files_digest(sorted(set(files) - {self.paths[0]}))]  # its stamp is there already
 
     def _open(self, path: str) -> Any:
         zarr = zarr_library()
         store = zarr.storage.ZipStore(path, mode="r") if path == self.path else self.path
-        if path == self.path and not hasattr(self, "_shape"):  # other processes need not look once more
+        if path == self.path and not hasattr(self, "_shape"):  # other processes skip the check
             with zipfile.ZipFile(path) as file:
                 sizes = [each.file_size for each in file.infolist() if each.compress_type]
                 self._check_claim(max(sizes, default=0), path)
@@ -125,7 +125,7 @@ class ZarrRows(ChunkedArray):
         return node
 
     def _close(self, handle: Any) -> None:
-        if self.paths[0] != self.path:  # a zip file is closed with the last reference to it: a thread may be reading
+        if self.paths[0] != self.path:  # a zip file closes with its last reference: a thread may be reading
             handle.store.close()
 
     def _read_chunk(self, number: int, out: np.ndarray) -> None:
@@ -134,7 +134,7 @@ class ZarrRows(ChunkedArray):
 
 
 def zarr_library() -> Any:
-    """Return zarr 3: zarr 2 unpickles what the metadata of an array have as its fill value.
+    """Return zarr 3. zarr 2 unpickles the fill value in an array's metadata.
 
     Raises:
         ImportError: it is not installed.
@@ -151,7 +151,7 @@ def zarr_library() -> Any:
 
 
 def _metadata(path: str, array: str) -> str:
-    """Return the file that describes an array or group: of a zip file, that itself."""
+    """Return the file that describes an array or group; a zip file describes itself."""
     if is_remote(path):
         urls = ["/".join(filter(None, (path.rstrip("/"), array, name))) for name in METADATA]
         stamps = zip(urls, stamps_of(urls), strict=True)
@@ -164,7 +164,7 @@ def _metadata(path: str, array: str) -> str:
 
 @contextlib.contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Tell of what the library raises at damaged metadata which store it is of."""
+    """Name the store in the library's errors about damaged metadata."""
     try:
         yield
     except (BatchupError, MemoryError):
@@ -174,11 +174,11 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _chosen(group: Any, path: str, array: str | None) -> str:
-    """Return the path of an array in a group: that asked for, or that of the only one."""
+    """Return the path of an array in a group: the requested one, or the only one."""
     try:
         if array and not hasattr(group[array], "array_keys"):
             return array.strip("/")
-    except (KeyError, ValueError):  # there is none of that name, or it is no name
+    except (KeyError, ValueError):  # no array has that name, or it is not a valid name
         pass
     names = sorted(group.array_keys())
     if array is None and len(names) == 1:
@@ -188,7 +188,7 @@ def _chosen(group: Any, path: str, array: str | None) -> str:
 
 
 def _check(array: Any) -> None:
-    """Refuse an array that has no rows of a fixed shape, or whose chunks are pickles, which could run code."""
+    """Refuse an array without rows of a fixed shape, or with pickled chunks, which could run code."""
     import numcodecs
 
     if not array.shape:
