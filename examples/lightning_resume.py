@@ -38,7 +38,7 @@ class Digits(lightning.LightningModule):
 
 
 def train(pool, steps=-1, save=None, checkpoint=None):
-    """Return the network after `steps` steps, or all epochs; write checkpoints with `save`, resume from `checkpoint`."""
+    """Return the network after `steps` steps, or all epochs; checkpoint with `save`, resume from `checkpoint`."""
     callbacks = {"callbacks": save, "enable_checkpointing": save is not None}
     trainer = lightning.Trainer(max_epochs=EPOCHS, max_steps=steps, accelerator="cpu", **callbacks, **QUIET)
     network = Digits()
