@@ -18,7 +18,7 @@ from benchmarks.report.pages import table
 
 SMALL, LARGE = Costs.batch_seconds, 64 * 2 / 54.3
 """Seconds in which one CPU makes 64 images from small JPEG files, and from files of 12 megapixels. Two CPUs make 54.3
-of the large ones a second (``docs/benchmarks.md``, "Pictures", "fast")."""
+of the large ones a second (``docs/benchmarks.md``, "Images", "fast")."""
 
 DEFAULT_BUFFER = 20
 """The default of ``batch_buffer_size``."""

@@ -38,7 +38,7 @@ class Costs:
     """Costs of a batch and of a lost node. Times are in seconds, bandwidths in bytes a second.
 
     A batch has the bytes of 64 images of 224×224×3. Two CPUs make 2,281 images a second from small JPEG files
-    (``docs/benchmarks.md``, "Pictures", "fast"), so one CPU needs 56 ms a batch. The times of a call, a result and the
+    (``docs/benchmarks.md``, "Images", "fast"), so one CPU needs 56 ms a batch. The times of a call, a result and the
     copy were measured in the Ray pool's thread, on the same machine, with batches of 9.6 MB from two actors
     (``docs/benchmarks.md``, "Ray"). The network, its latency, the variation and the restart are assumptions.
 
