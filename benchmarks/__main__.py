@@ -2,7 +2,7 @@
 
     python -m benchmarks arrays sizes --peers ours,plain --against ../before --output results
 
-The exit code is 1 if a variant of ours failed, 2 if the command line is wrong or the data cannot be made.
+The exit code is 1 if a variant of this library failed, 2 if the command line is wrong or the data cannot be made.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from benchmarks.workloads.base import Workload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make all data, then measure study by study; print the page and write the files of each as soon as it is done."""
+    """Make all data, then run each study; print its page and write its files as soon as it is done."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["cluster"]:
-        from benchmarks.cluster import scenarios  # imports the library, which this process otherwise does not
+        from benchmarks.cluster import scenarios  # imports the library, which other studies must not do here
 
         return scenarios.main(arguments[1:])
     parser = _parser()
@@ -81,11 +81,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 Plan: TypeAlias = "list[tuple[Study, Options, list[tuple[Part, tuple[Variant, ...]]]]]"
-"""The studies with the parts in which somebody takes part."""
+"""Studies, each with its options and the parts that have at least one variant."""
 
 
 def _plan(choice: argparse.Namespace) -> Plan:
-    """What the command line asks for; ValueError if it is wrong."""
+    """Return the plan that the command line asks for; raise ValueError if it is wrong."""
     if choice.against and not (choice.against / PACKAGE / "__init__.py").is_file():
         raise ValueError(f"against must be a checkout with {PACKAGE}/__init__.py; got {str(choice.against)!r}")
     studies = [STUDIES[name] for name in choice.studies]
@@ -104,7 +104,7 @@ def _plan(choice: argparse.Namespace) -> Plan:
 
 
 def _made(plan: Plan, folder: Path, *, quick: bool) -> dict[str, Workload]:
-    """The data of all parts, each kind made once."""
+    """Make the data of all parts, each kind once."""
     kinds = dict.fromkeys(part.kind for _, _, parts in plan for part, _ in parts)
     for kind in kinds:
         (folder / kind).mkdir()
@@ -131,7 +131,7 @@ def _publish(study: Study, setting: Mapping[str, Any], results: Sequence[Result]
 def _setting(
     choice: argparse.Namespace, options: Options, arguments: Sequence[str], variants: Sequence[Variant]
 ) -> dict[str, Any]:
-    """Under what the figures were taken; names no host and no folder."""
+    """Return the conditions of the measurement, without names of hosts and folders."""
     words = [word for word in arguments if word not in ("--output", str(choice.output))]
     return {
         "command": pages.without_paths(shlex.join(["python", "-m", "benchmarks", *words])),
@@ -147,7 +147,7 @@ def _setting(
 
 
 def _versions(variants: Sequence[Variant], against: Path | None) -> dict[str, str]:
-    """Versions of the installed libraries that took part, found without importing them; of checkouts the commit."""
+    """Return the versions of the libraries that took part, found without importing them; for checkouts the commit."""
     versions = {}
     for name in dict.fromkeys(["numpy", "pillow", *(module for variant in variants for module in variant.needs)]):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -165,7 +165,7 @@ def _commit(checkout: Path) -> str:
 
 
 def _leave(signum: int, frame: Any) -> NoReturn:
-    """Turn a polite kill into an exception, so that processes and files are cleared away."""
+    """Turn SIGTERM into an exception, which cleans up processes and files."""
     sys.exit(128 + signum)
 
 

@@ -1,15 +1,15 @@
-"""Process side of the harness: opens one feed, then does a turn of its trial whenever it is told to.
+"""Process side of the harness: opens one feed, then runs a turn of its trial on each request.
 
-Messages are JSON, in both directions of the pipe whose descriptor is the argument:
+Messages are JSON, in both directions. The argument is the descriptor of the pipe:
 
     {"module", "variant", "workers", "workload", "trial", "settings"}  ->  {"ready": true}
     {"turn": number}                                                   ->  the fields of records.Epoch
-    {"close": true}                                                    ->  leaves without an answer
+    {"close": true}                                                    ->  exits without an answer
 
-Any exception is answered as {"error": "Type: message"}, with the traceback on stderr. An end of the pipe without
-``close`` means that the parent is gone: then this process kills its own group, as nobody else can.
+An exception is answered by {"error": "Type: message"}, with the traceback on stderr. If the pipe ends without
+``close``, the parent is dead. Then this process kills its own group, because no other process can.
 
-The start method ``spawn`` imports this module in each worker by its name, so that it must do nothing on import.
+The start method ``spawn`` imports this module in each worker, so the import must have no effects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.workloads.base import Workload
 
 
 def main() -> int:
-    """Serve the parent until it says close."""
+    """Serve the parent until it sends ``close``."""
     pipe = Connection(int(sys.argv[1]))
     os.set_inheritable(pipe.fileno(), False)
     try:

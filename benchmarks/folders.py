@@ -1,9 +1,9 @@
-"""How long `from_folder` takes beside a bare walk that counts the files, and `from_table`'s look for missing ones.
+"""Time of `from_folder` compared with a bare walk that counts files, and of `from_table`'s check for missing files.
 
     python -m benchmarks.folders --files 100000 --rounds 9
 
-It makes a tree of empty files, 1,000 in a folder, then runs the rows one after the other, round by round. It is not a
-study of ``python -m benchmarks``: those compare epochs of loaders, and here is none.
+It makes a tree of empty files, 1,000 per folder, then times each row, round by round. It is not a study of
+``python -m benchmarks``, because those compare epochs of loaders.
 """
 
 from __future__ import annotations

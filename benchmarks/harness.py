@@ -1,13 +1,13 @@
 """Parent side of the harness: starts every variant once, then lets them take turns.
 
 Variants are started one after the other, untimed, each in its own process group. In each round every variant has one
-turn (an epoch, unless the part's trial says otherwise), in an order drawn for the round, so that a drift of the machine
-meets all of them alike; those whose turn it is not wait on their pipe. Round 0 is the first epoch, with the start
-of the pools. A part whose rounds are ``fresh`` starts a process for each turn, and has no round 0.
+turn (an epoch, unless the part's trial says otherwise). Each round has its own random order, so a drift of the machine
+affects all variants alike. The others wait on their pipes. Round 0 is the first epoch, with the start of the pools. A
+part whose rounds are ``fresh`` starts a process for each turn, and has no round 0.
 
-Memory: all variants hold their data at once. Where that would not fit into nine tenths of the memory that is free,
-they are measured in several waves, one after the other; the report says so, since a ratio across waves no longer
-compares neighbours in time. A variant and the same of another checkout are never parted, in waves or rounds.
+Memory: all variants hold their data at once. If nine tenths of the free memory are too small, the variants are measured
+in several waves, one after the other. The report says so, because a ratio across waves does not compare neighbours in
+time. A variant and its counterpart from another checkout stay together, in waves and rounds.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from benchmarks.workloads.base import Workload
 
 SETTLE_SECONDS = 0.05
 AHEAD = 16
-"""About how many batches a variant holds beside its data."""
+"""Approximate number of batches that a variant holds in addition to its data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to measure.
+    """Options of a measurement.
 
     Attributes:
-        rounds: Turns of each variant; after its first, but for a part whose rounds are ``fresh``.
-        workers: Threads or processes of the variants that have any.
-        timeout: Seconds that starting, or one turn, may take.
-        say: Told of progress, a line each.
+        rounds: Turns of each variant, not counting the first. If rounds are ``fresh``, all turns count.
+        workers: Threads or processes of a variant with workers.
+        timeout: Most seconds of a start, or of one turn.
+        say: Called with each line of progress.
     """
 
     rounds: int = 5
@@ -56,7 +56,7 @@ class Options:
 
 
 def measure(part: Part, variants: Sequence[Variant], workload: Workload, options: Options) -> Result:
-    """Run all variants of a part: one outcome each, in the order given. A failure ends that variant only."""
+    """Run all variants of a part; return one outcome each, in the given order. A failure ends only its variant."""
     outcomes = {variant.name: _unmeasured(variant) for variant in variants}
     present = [variant for variant in variants if outcomes[variant.name].status != "absent"]
     groups = [present] if part.fresh else waves(present, workload, psutil.virtual_memory().available * 9 // 10)
@@ -76,7 +76,7 @@ def _unmeasured(variant: Variant) -> Outcome:
 def _measure(
     wave: Sequence[Variant], outcomes: dict[str, Outcome], part: Part, workload: Workload, options: Options
 ) -> None:
-    """Add to the outcomes what the variants of one wave do, in processes that stay or in one for each turn."""
+    """Run the variants of a wave and update their outcomes. If rounds are fresh, each turn has a new process."""
 
     @contextlib.contextmanager
     def noting_failure(name: str) -> Iterator[None]:
@@ -111,18 +111,18 @@ def _measure(
 
 
 def _pairs(variants: Sequence[Variant]) -> list[list[Variant]]:
-    """The variants, each in one group with the same of another checkout, which follows it."""
+    """Group each variant with its counterpart from another checkout, which follows it."""
     return [list(group) for _, group in groupby(variants, lambda variant: variant.original)]
 
 
 def round_order(variants: Sequence[Variant], number: int) -> list[Variant]:
-    """The order of one round: a permutation that depends on its number only, the two of a pair side by side."""
+    """Return the order of a round: a permutation that depends only on its number and keeps pairs together."""
     rng, pairs = random.Random(number), _pairs(variants)
     return [variant for pair in rng.sample(pairs, len(pairs)) for variant in rng.sample(pair, len(pair))]
 
 
 def waves(variants: Sequence[Variant], workload: Workload, available: int) -> list[list[Variant]]:
-    """Groups of variants, in order, whose memory fits together; one that alone needs more has a wave all the same."""
+    """Group variants, in order, by memory that fits together. A variant that alone needs too much gets its own wave."""
     groups: list[list[Variant]] = []
     used = 0.0
     ahead = AHEAD * workload.batch_size / max(workload.samples, 1)

@@ -1,12 +1,12 @@
 """One variant in a process group of its own.
 
-The process leads its own session, hence a group with all workers that it makes; whatever happens, the whole group is
-killed at the end. The protocol is told in ``child.py``. Children get a temporary folder inside the workload's
-for their own temporary files, so that a killed peer leaves none. Only a SIGKILL of the parent itself can leave
-the folder, not processes: a child kills its group when the parent's end of the pipe is closed.
+The process leads its own session, and so a group with all its workers. The whole group is always killed at the end.
+``child.py`` describes the protocol. Children write temporary files into a folder inside the workload's folder, so a
+killed peer leaves none. A SIGKILL of the parent can leave the folder, but no processes: a child kills its group when
+the parent's end of the pipe closes.
 
-A variant whose library comes from another checkout runs in a folder with two links, to that checkout's package and to
-this tree's ``benchmarks``. All its processes look for modules there first, so that the harness is the same for both.
+If a variant takes its library from another checkout, it runs in a folder with two links, to that checkout's package and
+to this tree's ``benchmarks``. All its processes look for modules there first: the harness is the same for both.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ CLOSE_SECONDS = 5.0
 
 
 class PeerFailed(RuntimeError):
-    """A variant raised, died or took too long; the text is its last error line."""
+    """A variant raised, died or took too long. The text is its last error line."""
 
 
 class PeerProcess:
-    """A running variant; used by one thread. ``close`` may be called twice.
+    """A running variant, used by one thread. ``close`` may be called twice.
 
     Args:
-        variant: What to run.
-        part: What it does when it is its turn.
-        workload: On what data.
-        workers: Threads or processes, for a variant that has any.
-        timeout: Seconds that opening, or one turn, may take.
+        variant: The variant to run.
+        part: The part with its trial.
+        workload: The data.
+        workers: Threads or processes of a variant with workers.
+        timeout: Most seconds of opening, or of one turn.
     """
 
     def __init__(self, variant: Variant, part: Part, workload: Workload, *, workers: int, timeout: float) -> None:
@@ -74,19 +74,19 @@ class PeerProcess:
 
     @property
     def group(self) -> int:
-        """The id of its process group."""
+        """Id of the process group."""
         return self._process.pid
 
     def open(self) -> None:
-        """Let it load the data and import its library; returns when it is ready."""
+        """Make the process load the data and import its library; wait until it is ready."""
         self._ask(self._request)
 
     def turn(self, number: int) -> Epoch:
-        """Let it do what it does for the time of this number."""
+        """Make the process run turn `number`; return its result."""
         return Epoch(**self._ask({"turn": number}))
 
     def close(self) -> None:
-        """Ask it to leave, then kill what is left of the group."""
+        """Ask the process to exit, then kill the rest of the group."""
         if not self._killed:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 self._pipe.send_bytes(json.dumps({"close": True}).encode())
@@ -94,21 +94,21 @@ class PeerProcess:
         self._kill()
 
     def _kill(self) -> None:
-        if self._killed:  # the id may be another process's by now
+        if self._killed:  # another process may have the id by now
             return
         self._killed = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, signal.SIGKILL)
         self._process.wait()
         self._pipe.close()
-        deadline = time.monotonic() + CLOSE_SECONDS  # by which its killed members are gone
+        deadline = time.monotonic() + CLOSE_SECONDS  # for its killed members to disappear
         with contextlib.suppress(ProcessLookupError, PermissionError):
             while time.monotonic() < deadline:
                 os.killpg(self.group, 0)
                 time.sleep(0.01)
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Raises PeerFailed, after which the group is dead."""
+        """Send a message and return the answer; on failure kill the group and raise PeerFailed."""
         try:
             self._pipe.send_bytes(json.dumps(message).encode())
             self._wait()
@@ -125,7 +125,7 @@ class PeerProcess:
         return answer
 
     def _wait(self) -> None:
-        """For an answer. Workers may hold the pipe open after a crash, so that its end alone does not tell of one."""
+        """Wait for an answer. Workers may hold the pipe open after a crash, so also watch the process itself."""
         deadline = time.monotonic() + self._timeout
         while not self._pipe.poll(POLL_SECONDS):
             if self._process.poll() is not None and not self._pipe.poll():
@@ -135,7 +135,7 @@ class PeerProcess:
 
 
 def _overlay(folder: Path, checkout: str) -> Path:
-    """A folder in which the package is that of the checkout, the harness this one."""
+    """Return a folder with the checkout's package and this tree's harness."""
     if not folder.exists():
         folder.mkdir()
         (folder / PACKAGE).symlink_to(Path(checkout, PACKAGE).resolve())

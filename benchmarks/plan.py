@@ -1,4 +1,4 @@
-"""What a study compares, before any data are made, and what its tables show."""
+"""Descriptions of studies: their comparisons, before any data are made, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.report.columns import Column
 from benchmarks.workloads.base import Workload
 
 REST = 30.0
-"""Seconds that a variant may take at most to come to rest after its first epoch."""
+"""Most seconds that a variant may take to come to rest after its first epoch."""
 
 QUICK = {"epochs": 2, "early": 50, "batches": 60, "loops": 20, "steps": 2, "warm": 1, "width": 4}
-"""Settings of a quick run, instead of those that a part has."""
+"""Settings of a quick run, which replace the settings of a part."""
 
 
 def unchanged(workload: Workload) -> Workload:
-    """The workload as it was made."""
+    """Return the workload unchanged."""
     return workload
 
 
@@ -28,19 +28,19 @@ class Part:
     """One comparison of a study.
 
     Attributes:
-        name: Short; unique in its study.
-        title: For the page.
-        kind: The workload.
-        unit: Of the figure that matters most.
-        reading: Takes that figure from an epoch.
-        less_is_better: Of that figure.
-        columns: What the table shows.
-        usual: Variants that take part where none are named; empty for all usual ones.
-        adapt: Changes the workload for this part.
-        needs: Modules without which all variants are absent.
-        trial: What a peer does when it is its turn.
-        settings: Numbers that the trial wants.
-        fresh: Whether each round starts a process of its own, for what happens once in a program's life.
+        name: Short name, unique in its study.
+        title: Title on the page.
+        kind: Name of the workload.
+        unit: Unit of the main figure.
+        reading: Function that takes the main figure from an epoch.
+        less_is_better: Whether a smaller main figure is better.
+        columns: Columns of the table.
+        usual: Variants that take part if none are named; empty for all usual ones.
+        adapt: Function that changes the workload for this part.
+        needs: Modules; if one is missing, all variants are absent.
+        trial: Name of the trial that a peer runs in its turn.
+        settings: Numbers for the trial.
+        fresh: Whether each round starts a new process, to measure events that happen once in a program.
     """
 
     name: str
@@ -58,30 +58,30 @@ class Part:
     fresh: bool = False
 
     def variants(self, names: Sequence[str] | None, against: str = "") -> tuple[Variant, ...]:
-        """Who takes part where these are named, or none; ours once more, each right after, from another checkout."""
+        """Return the variants in `names`, or the usual ones; after each of ours, its counterpart from `against`."""
         able = [replace(variant, needs=(*variant.needs, *self.needs)) for variant in known(self.kind)]
         chosen = choose(able, self.usual, names)
         pairs = [(v, v.taken_from(against)) if against and v.family == OURS else (v,) for v in chosen]
         return tuple(variant for pair in pairs for variant in pair)
 
     def sized(self, *, quick: bool) -> Part:
-        """The part with what a run of that length gives the trial."""
+        """Return the part with the settings of a quick or a full run."""
         settings = {name: QUICK.get(name, value) if quick else value for name, value in self.settings.items()}
         return replace(self, settings={**settings, "rest": 0.0 if quick else REST})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What one command measures.
+    """The measurements of one command.
 
     Attributes:
-        name: What the command calls it, and its files.
-        title: Its page's.
-        parts: Its comparisons, one after the other.
-        rounds: How many there are where the command does not say.
+        name: Name on the command line and of the files.
+        title: Title of the page.
+        parts: Comparisons, in order.
+        rounds: Default number of rounds.
         across: Whether one table has a column for each part, drawn as curves, instead of a table for each part.
-        tables: Makes the tables, instead of one for each part.
-        lack: Says what the machine lacks for it; empty if nothing. A quick run does without.
+        tables: Function that makes the tables; None for one table for each part.
+        lack: Function that says why the machine cannot run the study; empty if it can. A quick run ignores it.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A part with what was measured, one outcome a variant."""
+    """A part with its outcomes, one per variant."""
 
     part: Part
     workload: Workload
@@ -103,13 +103,13 @@ class Result:
 
 
 def part_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """The names in what ``--parts`` gave; ValueError if one is that of no part."""
+    """Return the names in ``--parts``; raise ValueError if there is no such part."""
     choices = [part.name for study in studies for part in study.parts]
     return None if text is None else check_names("parts", choices, text)
 
 
 def peer_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """The names in what ``--peers`` gave; ValueError if one may take part in nothing."""
+    """Return the names in ``--peers``; raise ValueError if one cannot take part in any study."""
     variants = [variant for study in studies for part in study.parts for variant in known(part.kind)]
     choices = [*(variant.family for variant in variants), *(variant.name for variant in variants)]
     return None if text is None else check_names("peers", choices, text)

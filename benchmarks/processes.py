@@ -1,4 +1,4 @@
-"""What this process and those that it started use of the machine, by psutil and Linux's ``/proc``."""
+"""Memory, descriptors and CPU time of this process and its descendants, by psutil and Linux's ``/proc``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import psutil
 
 
 def tree() -> list[int]:
-    """Ids of this process and of all that it started.
+    """Return the ids of this process and of all processes that it started.
 
-    Those are its descendants, and what began after it in its session: a process may leave either, hardly both.
+    These are its descendants, and processes that began after it in its session. A process may leave one of the two
+    groups, but hardly both.
     """
     this, session = psutil.Process(), os.getsid(0)
     ids = {this.pid, *(child.pid for child in this.children(recursive=True))}
@@ -25,7 +26,7 @@ def tree() -> list[int]:
 
 
 def footprint() -> dict[str, float]:
-    """How many processes :func:`tree` has, their descriptors, their bytes (PSS, which counts a shared page once)."""
+    """Return the number of processes of :func:`tree`, their descriptors and bytes (PSS: a shared page counts once)."""
     found = []
     for pid in tree():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -35,10 +36,10 @@ def footprint() -> dict[str, float]:
 
 
 def private_bytes(pid: int) -> int:
-    """Resident bytes in private mappings that no other process has mapped: what this process alone is the cause of.
+    """Return the resident bytes of a process that no other process maps, in private mappings only.
 
-    USS counts pages of shared mappings too, in the process that happens to be the only one to have touched them. A
-    process that has ended has none.
+    USS would also count a page of a shared mapping if only one process has touched it. A process that has ended has 0
+    bytes.
     """
     try:
         maps = psutil.Process(pid).memory_maps(grouped=False)
@@ -48,40 +49,40 @@ def private_bytes(pid: int) -> int:
 
 
 class CpuMeter:
-    """Counts the user and system time of all processes of :func:`tree`, ended threads included, from now on.
+    """A meter of user and system time of all processes of :func:`tree`, including ended threads, from its creation on.
 
-    By each process's CPU clock, which counts nanoseconds; ``/proc`` has hundredths of a second, too coarse for an epoch
-    of fifty milliseconds. What a process uses that ends before the reading is lost, so that pools must stay.
+    It reads the CPU clock of each process, in nanoseconds. ``/proc`` has hundredths of a second, too coarse for an
+    epoch of fifty milliseconds. The time of a process that ends before the reading is lost, so pools must stay.
     """
 
     def __init__(self) -> None:
         self._before = _cpu_clocks(tree())
 
     def seconds(self) -> float:
-        """The time since this was made."""
-        own = _cpu_clocks([os.getpid()])  # before this process spends some on looking for the others
+        """Return the CPU seconds since the meter was created."""
+        own = _cpu_clocks([os.getpid()])  # before this process spends time on finding the others
         now = {**_cpu_clocks(tree()), **own}
         return sum(clock - self._before.get(pid, 0.0) for pid, clock in now.items())
 
 
 def _cpu_clocks(ids: Iterable[int]) -> dict[int, float]:
-    """The CPU clock of each process that lives."""
+    """Return the CPU clock of each living process."""
     clocks = {}
     for pid in ids:
         with contextlib.suppress(OSError):
-            clocks[pid] = time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3) makes ids in this way on Linux
+            clocks[pid] = time.clock_gettime(~pid << 3 | 2)  # how clock_getcpuclockid(3) makes ids on Linux
     return clocks
 
 
 QUIET_SECONDS = 1.5
-"""How long all processes of a variant must be quiet to be at rest."""
+"""Seconds for which all processes of a variant must be quiet to be at rest."""
 
 QUIET_SHARE = 0.05
-"""The share of a CPU that they may use meanwhile."""
+"""Share of a CPU that quiet processes may use."""
 
 
 def come_to_rest(most: float) -> None:
-    """Wait, so many seconds at most, until what the first epoch began in the background is done, in all processes."""
+    """Wait until the background work of the first epoch has ended in all processes, at most `most` seconds."""
     deadline = time.perf_counter() + most
     quiet_since = time.perf_counter()
     while (now := time.perf_counter()) < min(deadline, quiet_since + QUIET_SECONDS):

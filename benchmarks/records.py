@@ -1,4 +1,4 @@
-"""What is to be measured, and what was: plain records that the harness fills in and the report reads.
+"""Records of measurements: the harness fills them in, the report reads them.
 
 Times are seconds on the peer's own monotonic clock.
 """
@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """What a peer did in one turn: one run over all samples, or what its trial makes of a turn.
+    """The result of one turn of a peer: one run over all samples, unless the trial defines a turn otherwise.
 
     Attributes:
         seconds: From asking for the iterator to its end.
         first_batch_seconds: From asking for the iterator to its first batch.
-        batches: Batches delivered.
-        samples: Samples delivered.
+        batches: Delivered batches.
+        samples: Delivered samples.
         bytes: Bytes of the delivered arrays.
-        figures: What the trial measured besides, by name; in seconds and bytes.
+        figures: Further figures of the trial by name, in seconds and bytes.
     """
 
     seconds: float
@@ -33,42 +33,42 @@ class Epoch:
 
 
 Reading: TypeAlias = Callable[[Epoch], float]
-"""Takes a figure from an epoch."""
+"""Function that takes a figure from an epoch."""
 
 
 def rate(what: str, scale: float = 1.0) -> Reading:
-    """The reading of what was delivered a second: ``bytes``, ``samples`` or ``batches``, times a factor."""
+    """Return a reading: delivered ``bytes``, ``samples`` or ``batches`` per second, times `scale`."""
     return lambda epoch: getattr(epoch, what) * scale / epoch.seconds
 
 
 def first_batch(scale: float = 1.0) -> Reading:
-    """The reading of the time to the first batch."""
+    """Return a reading: the seconds to the first batch, times `scale`."""
     return lambda epoch: epoch.first_batch_seconds * scale
 
 
 def figure(name: str, scale: float = 1.0) -> Reading:
-    """The reading of what a trial measured under that name, times a factor; not a number where it is missing."""
+    """Return a reading: the trial's figure `name`, times `scale`; NaN if it is missing."""
     return lambda epoch: epoch.figures.get(name, math.nan) * scale
 
 
 def per_batch(name: str, scale: float = 1.0) -> Reading:
-    """The same, divided by the batches."""
+    """Return a reading: the trial's figure `name` per batch, times `scale`; NaN if it is missing."""
     return lambda epoch: epoch.figures.get(name, math.nan) * scale / epoch.batches
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """All of one variant.
+    """All results of one variant.
 
     Attributes:
-        name: The variant.
-        family: The library that it belongs to.
+        name: Name of the variant.
+        family: Its library.
         status: ``measured``, ``absent`` or ``failed``.
-        detail: What is absent, or the last line of the error.
-        wave: Which variants shared the machine's memory with it; see the harness.
-        first: The first epoch: with start-up, pool creation and the first touch of memory. None where each round has
-            a process of its own.
-        rounds: The epochs that followed, one a round.
+        detail: The missing module, or the last line of the error.
+        wave: Number of the wave; its variants share the machine's memory (see the harness).
+        first: The first epoch: with start-up, pool creation and the first touch of memory. None if each round has its
+            own process.
+        rounds: The later epochs, one per round.
     """
 
     name: str
@@ -80,16 +80,16 @@ class Outcome:
     rounds: tuple[Epoch, ...] = ()
 
     def add(self, epoch: Epoch, *, fresh: bool) -> Outcome:
-        """The same with one epoch more; in a process that is not `fresh` the first one counts as the start-up."""
+        """Return a copy with one more epoch. The first is the start-up, unless each round has a `fresh` process."""
         if self.first is None and not fresh:
             return replace(self, first=epoch)
         return replace(self, rounds=(*self.rounds, epoch))
 
     def failed(self, detail: str) -> Outcome:
-        """The same, marked as failed; what was measured before stays for the record."""
+        """Return a copy that is marked as failed and keeps the earlier epochs."""
         return replace(self, status="failed", detail=detail)
 
     @property
     def told(self) -> bool:
-        """Whether there are rounds to read from."""
+        """Whether there are rounds to read figures from."""
         return self.status == "measured" and bool(self.rounds)

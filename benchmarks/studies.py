@@ -1,4 +1,4 @@
-"""The registry of studies: what ``python -m benchmarks NAME`` compares, and what its tables show."""
+"""The registry of studies: the comparisons and table columns of each ``python -m benchmarks NAME``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.workloads.base import Workload
 from benchmarks.workloads.storage import stored
 
 MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
-"""Factors that turn bytes or a rate, seconds, shares into what a column shows."""
+"""Factors from bytes or a rate, seconds, and shares to the unit of a column."""
 
 GIGABYTES = rate("bytes", 1e-9)
 BATCHES = rate("batches")
@@ -34,7 +34,7 @@ WORKERS = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
 def throughput(
     name: str, title: str, unit: str, reading: Reading, epochs: int = 1, usual: tuple[str, ...] = (), rows: int = 0
 ) -> Study:
-    """Epochs of a workload at full speed, so many a turn."""
+    """Return a study of a workload at full speed, with `epochs` epochs per turn."""
     columns = (
         *with_range(f"{unit}, median", reading),
         Column("batches/s", BATCHES),
@@ -50,21 +50,21 @@ def throughput(
 
 
 def with_rows(workload: Workload, rows: int) -> Workload:
-    """The same data in batches of that many rows."""
+    """Return the workload in batches of `rows` rows."""
     return replace(workload, batch_size=rows)
 
 
 SIZES = {1: "49 kB", 2: "98 kB", 21: "1.0 MB", 64: "3.1 MB", 213: "10 MB", 1365: "67 MB"}
 """Rows of a batch, with its bytes.
 
-What varies is the number of rows, on the same data: varying the bytes of a sample would give every batch 64 samples,
-hence, for loaders that fetch a sample at a time, a cost that no small batch could escape. So 64 kB is bracketed by one
-row and two; 1, 10 and 64 MB are the nearest numbers of rows above, in binary megabytes.
+The number of rows varies, on the same data. If the bytes of a sample varied instead, every batch would have 64 samples,
+and loaders that fetch one sample at a time would have that cost in every small batch. So 64 kB lies between one row and
+two; 1, 10 and 64 MB are the nearest numbers of rows above, in binary megabytes.
 """
 
 
 def sizes(rows: int, size: str) -> Part:
-    """The ``arrays`` workload in batches of that many rows, several short epochs a turn."""
+    """Return a part: the ``arrays`` workload in batches of `rows` rows, several short epochs per turn."""
     return Part(
         name=f"{rows} rows", title=f"{rows:,} row{'s' if rows > 1 else ''}, {size}", kind="arrays", unit="GB/s",
         reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS), adapt=partial(with_rows, rows=rows),
@@ -95,7 +95,7 @@ STARTUP = Part(
 
 
 def mapped(workload: Workload) -> Workload:
-    """The same arrays, left in their file."""
+    """Return the workload with arrays that stay in their file."""
     return replace(workload, mapped=True)
 
 
@@ -132,12 +132,12 @@ EPOCH_2 = Part(
 
 
 def cpu_per_gigabyte(epoch: Epoch) -> float:
-    """User and system seconds of all processes for each gigabyte delivered."""
+    """Return user and system seconds of all processes per delivered gigabyte."""
     return epoch.figures["cpu_seconds"] / (epoch.bytes * 1e-9)
 
 
 def cpu(rows: int, *more: str) -> Part:
-    """The CPU time of the ``arrays`` workload in batches of that many rows; ten short epochs a turn."""
+    """Return a part: CPU time of the ``arrays`` workload in batches of `rows` rows, ten short epochs per turn."""
     columns = (
         *with_range("CPU s a GB, median", cpu_per_gigabyte),
         Column("GB/s", GIGABYTES),
@@ -155,7 +155,7 @@ CONSUMED = {"arrays": "arrays in memory", "images": "JPEG files", "python": "pur
 
 
 def slow(kind: str, title: str) -> Part:
-    """The shares that a consumer waited which sleeps for long."""
+    """Return a part: the waiting share of a consumer that sleeps long."""
     waited = figure("waited_later")
     columns = (
         Column("a batch at full speed, ms", figure("pace_seconds", MILLI)),
@@ -171,7 +171,7 @@ def slow(kind: str, title: str) -> Part:
 
 
 def busy(kind: str, title: str) -> Part:
-    """How fast a consumer's own step ran that keeps the interpreter busy for about 20 ms; how many batches it had."""
+    """Return a part: speed and batches of a consumer whose step keeps the interpreter busy for about 20 ms."""
     columns = (STEP, *with_range("of its speed alone, %", figure("alone", PERCENT)), *with_range("batches/s", BATCHES))
     return Part(
         name=f"busy-{kind}", title=f"A consumer that runs 20 ms of Python on each batch: {title}", kind=kind,
@@ -181,7 +181,7 @@ def busy(kind: str, title: str) -> Part:
 
 
 def handed_over(kind: str, rows: int, title: str) -> Part:
-    """The shares that a consumer waited, behind each adapter, that sleeps until it has nine tenths of the batches."""
+    """Return a part: with each adapter, the waiting share of a consumer that asks for nine tenths of the rate."""
     return replace(
         slow(kind, ""), name=f"adapters-{kind}", title=f"A consumer at 90 % of the pipeline's rate: {title}",
         usual=tuple(variant.name for variant in adapters.VARIANTS), adapt=partial(with_rows, rows=rows),
@@ -190,13 +190,13 @@ def handed_over(kind: str, rows: int, title: str) -> Part:
 
 
 def no_gpu() -> str:
-    """Why nothing can be measured on a GPU; another process looks, so that none of CUDA's is in this one."""
+    """Return why no GPU can be measured. Another process checks: this one must not load CUDA."""
     look = [sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"]
     return "" if subprocess.run(look, capture_output=True, check=False).returncode == 0 else "there is no CUDA device"
 
 
 def on_device(kind: str, title: str) -> Part:
-    """How fast a network trains that is fed so, and how long the device waits."""
+    """Return a part: steps per second of a network on a device, and the waits of the device."""
     columns = (
         *with_range("steps/s, median", BATCHES),
         Column("images/s", rate("samples")),
@@ -214,12 +214,12 @@ def on_device(kind: str, title: str) -> Part:
 
 
 def half_way(outcome: Outcome, reading: Reading) -> str:
-    """After half of the epochs, by which buffers hold what they may."""
+    """Return the reading after half of the epochs, when buffers have reached their full size."""
     return number(reading(outcome.rounds[len(outcome.rounds) // 2]))
 
 
 def furthest(outcome: Outcome, reading: Reading) -> str:
-    """The furthest that a later epoch is from it, up or down."""
+    """Return the largest difference of a later epoch from the middle one, up or down."""
     middle, *later = map(reading, outcome.rounds[len(outcome.rounds) // 2 :])
     return number(max((value - middle for value in later), key=abs, default=0.0))
 
@@ -259,11 +259,11 @@ RAY = {
     "images": ("JPEG files decoded to 224x224 RGB", "images/s", rate("samples"), 1),
     "empty": ("Batches of 64 samples of 4 bytes, a map that does nothing", "batches/s", BATCHES, 1),
 }
-"""What Ray is measured on: the title, what matters most, the epochs of a turn."""
+"""Workloads for Ray: the title, the main figure, the epochs per turn."""
 
 
 def on_ray(kind: str, title: str, unit: str, reading: Reading, epochs: int) -> Part:
-    """The rate of actors on this machine, with the time to the first batch, Ray's own start in it."""
+    """Return a part: the rate of actors on this machine, and the time to the first batch, including Ray's start."""
     columns = (
         *with_range(f"{unit}, median", reading),
         Column("ms a batch", lambda epoch: MILLI * epoch.seconds / epoch.batches),
@@ -285,11 +285,11 @@ LOADED = {
     "images": ("JPEG files", 64, 1),
     "table": ("A table of Hugging Face's", 64, 1),
 }
-"""What each workload is to users of PyTorch, the rows of a batch, and the epochs of a turn."""
+"""Workloads for PyTorch: the title, the rows of a batch, the epochs per turn."""
 
 
 def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
-    """The rate of one ``DataLoader`` by itself and on our pools, with the time to its first batch."""
+    """Return a part: the rate of a ``DataLoader`` alone and on our pools, and the time to its first batch."""
     samples = rate("samples")
     usual = tuple(variant.name for variant in DATALOADERS if kind in variant.workloads)
     columns = (*with_range("samples/s, median", samples), Column("first batch, ms", first_batch(MILLI), first_cell))
@@ -300,7 +300,7 @@ def loaded(kind: str, title: str, rows: int, epochs: int) -> Part:
 
 
 def augmented(place: int, about: augmentations.Operation) -> Part:
-    """One operation on batches of images in memory, beside its counterparts."""
+    """Return a part: one operation on batches of images in memory, in all libraries."""
     samples = rate("samples")
     milliseconds = Column("ms a batch", lambda epoch: MILLI * epoch.seconds / epoch.batches)
     who = [variant.name for variant in augmentations.VARIANTS]
@@ -316,11 +316,11 @@ LIBRARIES = {
     "tar-blocks": ("webdataset", "litdata"), "tar-contiguous": ("webdataset", "litdata"), "arrow-random": ("datasets",),
     "arrow-contiguous": ("datasets",), "parquet-contiguous": ("datasets-stream",),
 }  # fmt: skip
-"""Variants that can read the files of some parts only, and litdata, which has a copy in a format of its own."""
+"""Variants that can read the files of only some parts, and litdata, which has a copy in its own format."""
 
 
 def file_of(kind: str, order: str) -> Part:
-    """How long a batch of a file takes in an order; two epochs a turn, but one where an epoch is slow."""
+    """Return a part: the time of a batch of a file in an order; two epochs per turn, or one if epochs are slow."""
     form, name = FORMATS[kind], f"{kind}-{order}"
     own = ("plain-blocks", "ours-serial", *WORKERS[:2]) if order == "blocks" else ("plain", "ours-serial", *WORKERS[:3])
     return Part(

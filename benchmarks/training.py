@@ -18,12 +18,12 @@ CLASSES = 1000
 
 
 def training(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Train for so many steps, over as many epochs as they take; what is delivered is on the device.
+    """Train for some steps, over as many epochs as they need. The delivered batches are on the device.
 
-    Settings: ``steps``; ``warm``, how many before those, in which libraries choose their algorithms; ``width``, the
-    channels of the first layer, 64 in ResNet-50. Figures: ``step_seconds``, which
-    the device took for the median step; ``busy``, the share of the time that it was at steps; ``gap_seconds`` and
-    ``longest_gap_seconds``, between two of them; ``cpu_seconds``, of all processes.
+    Settings: ``steps``; ``warm``, earlier steps during which libraries choose their algorithms; ``width``, the
+    channels of the first layer, 64 in ResNet-50. Figures: ``step_seconds``, of the device for the median step;
+    ``busy``, the share of the time that the device spent on steps; ``gap_seconds`` and ``longest_gap_seconds``, between
+    two steps; ``cpu_seconds``, of all processes.
     """
     trainer = _trainer(int(settings["width"]))
     asked = time.perf_counter()
@@ -60,7 +60,7 @@ def training(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
 
 
 def _endless(feed: Feed, number: int) -> Any:
-    """The batches of one epoch after the other; no two turns have the same ones."""
+    """Return the batches of one epoch after the other. No two turns have the same epochs."""
 
     def batches() -> Iterator[Batch]:
         for epoch in count(1000 * number):
@@ -70,7 +70,7 @@ def _endless(feed: Feed, number: int) -> Any:
 
 
 class Trainer:
-    """A network on a GPU, or on the CPU where there is none, to try the trial itself."""
+    """A network on a GPU. Without a GPU it runs on the CPU, to test the trial itself."""
 
     def __init__(self, width: int) -> None:
         import torch
@@ -91,12 +91,12 @@ class Trainer:
         self._optimiser.step()
 
     def wait(self) -> None:
-        """Wait until the device has done it all."""
+        """Wait until the device has finished all work."""
         if self._device.type == "cuda":
             self._torch.cuda.synchronize()
 
     def stamp(self) -> Any:
-        """This moment in the work of the device."""
+        """Return a mark of the current point in the device's work."""
         if self._device.type != "cuda":
             return time.perf_counter()
         event = self._torch.cuda.Event(enable_timing=True)
@@ -104,7 +104,7 @@ class Trainer:
         return event
 
     def between(self, one: Any, other: Any) -> float:
-        """Seconds from one moment to another."""
+        """Return the seconds from one mark to another."""
         return other - one if self._device.type != "cuda" else one.elapsed_time(other) / 1000
 
 
@@ -112,7 +112,7 @@ _trainer = functools.cache(Trainer)
 
 
 def _network(width: int) -> Any:
-    """ResNet-50, where `width` is 64."""
+    """Return a network like ResNet-50; with `width` 64 it is ResNet-50."""
     from torch import nn
 
     class Bottleneck(nn.Module):  # type: ignore[misc, unused-ignore]  # Any without torch

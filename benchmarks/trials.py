@@ -1,7 +1,7 @@
-"""Trials: what a peer does, in its own process, when it is its turn.
+"""Trials: the work of a peer, in its own process, during its turn.
 
-A trial is a function of the feed, the workload, the number of the turn (from 0) and the settings of the part; it raises
-what makes the variant a failed one. ``TRIALS`` has them all.
+A trial is a function of the feed, the workload, the number of the turn (from 0) and the settings of the part. If it
+raises, the variant has failed. ``TRIALS`` lists them all.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from benchmarks.workloads.python import burn
 
 
 class Unfair(RuntimeError):
-    """The peer did not deliver each sample once, as it is."""
+    """The peer did not deliver each sample once and unchanged."""
 
 
 def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
     """Run an epoch, or as many as the settings say.
 
-    The first turn has one epoch, for it is shown apart; what that began in the background ends before others have their
-    turn. Where an epoch is short, several make a turn a steady state: a variant that has waited while others ran begins
-    with caches that are theirs.
+    The first turn has one epoch, because it is shown separately. Its background work ends before the next variant's
+    turn. If epochs are short, a turn has several, to reach a steady state: after a wait, a variant starts with the
+    caches that others have filled.
 
-    Settings: ``epochs`` a turn, 1 where it is not given; ``rest``, the seconds that it may take to come to rest.
-    Figures: ``cpu_seconds``, user and system, of all processes; ``consumer_cpu_seconds``, of this process alone;
-    ``growth_bytes``, how far this process's peak of resident memory is above what it was before; after it all, those of
-    :func:`~benchmarks.processes.footprint`, of all processes; what the feed has measured itself, its ``figures``.
+    Settings: ``epochs``, per turn, default 1; ``rest``, the most seconds to come to rest. Figures: ``cpu_seconds``,
+    user and system, of all processes; ``consumer_cpu_seconds``, of this process alone; ``growth_bytes``, the peak of
+    this process's resident memory minus its resident memory before the turn; at the end, the figures of
+    :func:`~benchmarks.processes.footprint`, of all processes; and the feed's own ``figures``.
     """
     count = int(settings.get("epochs", 1)) if number else 1
     meter = CpuMeter()
@@ -64,25 +64,25 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
 
 
 def started(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Run a first epoch, then what :func:`epochs` calls a later turn, whose figures these are, in one go.
+    """Run a first epoch, then a later turn of :func:`epochs` at once; return the figures of the later turn.
 
-    For what cannot wait while others have their turn, as it never rests, or holds too much memory.
-    ``first_batch_seconds`` is that of the first epoch.
+    This is for variants that cannot wait during the turns of others, because they never rest or hold too much memory.
+    ``first_batch_seconds`` is taken from the first epoch.
     """
     first = epochs(feed, workload, 0, {})
     return replace(epochs(feed, workload, 1, settings), first_batch_seconds=first.first_batch_seconds)
 
 
 def run_epoch(begin: Callable[[], Iterator[Batch]], workload: Workload, *, check_x: bool) -> Epoch:
-    """Consume one epoch, touching each batch in the same small way, whichever library made it.
+    """Consume one epoch. Touch each batch in the same small way for all libraries.
 
     Args:
         begin: Asks the loader for the iterator.
-        workload: What it must deliver.
-        check_x: Whether to sum a value of each sample too; only of a first epoch, as it costs more than a touch.
+        workload: The workload, with the expected count and sums.
+        check_x: Whether to sum a value of each sample too. It costs more than a touch, so only first epochs do it.
 
     Raises:
-        Unfair: Count or sums are not those of the workload.
+        Unfair: the count or a sum is not the expected one.
     """
     clock = time.perf_counter()
     first = 0.0
@@ -112,7 +112,7 @@ def _check(what: str, got: int, wanted: int, slack: int = 0) -> None:
 
 
 def operation(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Time what a feed does to the batches that it has ready when its epoch begins, each of them once."""
+    """Time the operation of a feed on batches that are ready when the epoch begins, once on each batch."""
     batches = feed.epoch(number)
     clock = time.perf_counter()
     first, count, samples, nbytes = 0.0, 0, 0, 0
@@ -125,10 +125,10 @@ def operation(feed: Feed, workload: Workload, number: int, settings: Mapping[str
 
 
 class Consumption:
-    """A feed whose epoch is slowed down by a step after each batch, which is held for so long.
+    """A feed that runs a step after each batch and holds the batch during the step.
 
     Attributes:
-        waits: Seconds in ``next()``, for each batch, then for the end; the first has what it takes to begin too.
+        waits: Seconds in ``next()``, for each batch, then for the end. The first includes the start of the epoch.
         steps: Seconds of each step.
     """
 
@@ -139,7 +139,7 @@ class Consumption:
         self.steps: list[float] = []
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of that epoch."""
+        """Yield the batches of epoch `number`."""
         begin = time.perf_counter()
         batches = self._feed.epoch(number)
         while True:
@@ -153,20 +153,20 @@ class Consumption:
 
 
 def seconds_of(step: Callable[[], Any]) -> float:
-    """How long a step takes."""
+    """Return the seconds of a step."""
     begin = time.perf_counter()
     step()
     return time.perf_counter() - begin
 
 
 def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Time an epoch at full speed, then run one whose consumer takes a step after each batch; at first only the former.
+    """Time an epoch at full speed, then run one with a step after each batch. Turn 0 has only the epoch at full speed.
 
-    Settings: ``loops`` of Python for which the step holds the interpreter; without, it sleeps, as a program does whose
-    device is busy, so long that it asks for ``load`` times as many batches as there are at full speed, by default half
-    as many. Figures: ``pace_seconds``, a batch at full speed; ``step_seconds``; ``alone``, the speed of the step as a
-    share of that while no loader runs; ``waited``, the share of the epoch that the consumer stood in ``next()``;
-    ``waited_later``, the same of what follows the first batch.
+    Settings: with ``loops``, the step holds the interpreter for so many loops of Python. Without it, the step sleeps,
+    like a program whose device is busy: it asks for batches at ``load`` times the rate at full speed, default 0.5.
+    Figures: ``pace_seconds``, a batch at full speed; ``step_seconds``; ``alone``, the speed of the step as a share of
+    its speed without a loader; ``waited``, the share of the epoch that the consumer spent in ``next()``;
+    ``waited_later``, the same without the first batch.
     """
     fast = run_epoch(partial(feed.epoch, 2 * number), workload, check_x=number == 0)
     if number == 0:
@@ -180,7 +180,7 @@ def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
 
 
 def shares(slow: Consumption, seconds: float, alone: float) -> dict[str, float]:
-    """The figures of an epoch that took so many seconds."""
+    """Return the figures of an epoch that took `seconds`."""
     first, *later = slow.waits
     step = mean(slow.steps)
     return {
@@ -192,13 +192,13 @@ def shares(slow: Consumption, seconds: float, alone: float) -> dict[str, float]:
 
 
 def startup(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Start, run two epochs, start once more.
+    """Start, run two epochs, close, start again.
 
-    ``first_batch_seconds`` runs from asking for the pool and the parallel source to the first batch. Figures:
-    ``next_first_batch_seconds``, the same for the second epoch; ``again_seconds``, to the first batch of another new
-    pool once that one is closed; ``worker_private_bytes``, of the largest process that was started, after two epochs;
-    ``growth_bytes``, by how much the memory of all processes grew over them; ``copy_seconds``, one plain copy of as
-    many bytes as there are data into memory never touched.
+    ``first_batch_seconds`` runs from the request for the pool and the parallel source to the first batch. Figures:
+    ``next_first_batch_seconds``, the same for the second epoch; ``again_seconds``, the same for another new pool, after
+    the first is closed; ``worker_private_bytes``, of the largest started process, after two epochs; ``growth_bytes``,
+    the growth of the memory of all processes over the two epochs; ``copy_seconds``, one plain copy of as many bytes as
+    the data into untouched memory.
     """
     before = footprint()["pss"]
     first, second = (run_epoch(partial(feed.epoch, k), workload, check_x=k == 0) for k in range(2))

@@ -1,4 +1,4 @@
-"""Train a network on pictures of spirals, fed by a DataLoader."""
+"""Train a network on images of spirals, fed by a DataLoader."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 
 
 class Spirals(Dataset):
-    """Pictures of three arms: the arm that a picture shows is its label."""
+    """Images of three spiral arms; the label is the arm that the image shows."""
 
     def __len__(self):
         return 900

@@ -15,7 +15,7 @@ print("in the data:", np.bincount(labels, minlength=10).tolist())
 sampler = bu.WeightedSampler.class_balancing_sampler(labels)
 source = bu.ArrayDataSource([images, labels], sampler=sampler)
 
-# Weighted draws have no end, so the loop sets the number of batches.
+# Weighted draws never end, so the loop sets the number of batches.
 drawn = np.zeros(10, dtype=int)
 with bu.Loader(source, 64, shuffle=1) as loader:
     for _, (_, y) in zip(range(150), loader, strict=False):

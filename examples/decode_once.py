@@ -1,4 +1,4 @@
-"""Decode photographs once, keep them in a file, then train many epochs on them, with other crops in each."""
+"""Decode photographs once, keep them in a file, then train many epochs on them, each with new random crops."""
 
 import tempfile
 import time
@@ -17,7 +17,7 @@ SIDE = 28
 
 
 def write_crops(folder, count=1400):
-    """Cut pieces at random places out of the photographs; return the paths of JPEG files and which each is of."""
+    """Write random crops of the photographs as JPEG files; return their paths and the photograph of each."""
     photographs = [Image.fromarray(getattr(skimage.data, name)()) for name in PHOTOGRAPHS]
     rng = np.random.default_rng(0)
     paths, labels = [], np.arange(count) % len(photographs)
@@ -40,7 +40,7 @@ def centred(images, labels):
 
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     paths, labels = write_crops(folder)
-    # Rows are kept as they come out of the decoder. What is random follows, so that it differs from epoch to epoch.
+    # The cache keeps decoded rows. Random maps come after it and differ in each epoch.
     pictures = bu.ArrayDataSource([bu.ImageFiles(paths, size=32), labels]).cache(folder, limit="1GB")
     train, test = bu.split(pictures, [0.8, 0.2], 1, stratify=labels)
 

@@ -1,4 +1,4 @@
-"""Train a small network on image files that are decoded and augmented in the background."""
+"""Train a small network on image files, decoded and augmented in the background."""
 
 import tempfile
 
@@ -12,7 +12,7 @@ EPOCHS, SEED = 20, 1
 
 
 def shift(images, labels, rng):
-    """Shift half of the images by up to a pixel each way; every sample has its own row of draws."""
+    """Shift half of the images by up to a pixel each way; each sample has its own row of random numbers."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     step = rng.integers(-1, 2, size=2) * rng.bernoulli(0.5)[:, None]
     rows = 1 + step[:, :1] + np.arange(8)

@@ -1,4 +1,4 @@
-"""Train on 4 processes, stop in mid-epoch and resume with 2: each sample of the epoch is seen once."""
+"""Train on 4 processes, stop in mid-epoch, and resume with 2. Each sample of the epoch is seen once."""
 
 import os
 import subprocess

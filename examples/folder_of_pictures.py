@@ -1,4 +1,4 @@
-"""Train PyTorch on photographs in a folder for each class, decoded once, broken ones left out, with augmentation."""
+"""Train PyTorch on photographs, a folder for each class: decode once, leave out broken files, augment."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 
 
 def write_crops(folder, each=120):
-    """Write crops of the photographs that scikit-image ships, as JPEG, a folder for each; two files are broken."""
+    """Write crops of scikit-image's photographs as JPEG, a folder for each photograph; two files are broken."""
     rng = np.random.default_rng(SEED)
     for name in CLASSES:
         photograph = getattr(data, name)()
@@ -34,7 +34,7 @@ def write_crops(folder, each=120):
         os.truncate(os.path.join(folder, name, "007.jpg"), 300)
 
 
-# Each an operation on whole batches, whose random numbers belong to the sample; the last makes (n, 3, h, w) float32.
+# Operations on whole batches, with random numbers for each sample. The last returns (n, 3, h, w) float32.
 normalize = augment.normalize(mean=0.5, std=0.5, layout="NCHW")
 training = augment.compose(
     augment.flip(), augment.random_crop(SIDE, padding=6), augment.color_jitter(brightness=0.2, contrast=0.2), normalize
@@ -55,7 +55,7 @@ loss_function = torch.nn.CrossEntropyLoss()
 with tempfile.TemporaryDirectory() as folder:
     root, bad = os.path.join(folder, "pictures"), os.path.join(folder, "bad.csv")
     write_crops(root)
-    with warnings.catch_warnings():  # a first look at every picture, which tells of the first one that is broken
+    with warnings.catch_warnings():  # decoding every image warns of the first broken one
         warnings.simplefilter("ignore", bu.SampleWarning)
         with bu.Loader(bu.from_folder(root, SIDE), 64, on_error="skip") as loader:
             for _ in loader:

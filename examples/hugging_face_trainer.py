@@ -17,7 +17,7 @@ transformers.utils.logging.disable_progress_bar()
 
 
 def to_inputs(images, labels):
-    """Return what the model takes, by name: each image as a text of 8 words, its rows, embedded as they are."""
+    """Return the inputs of the model by name: each image as a text of 8 words, its rows, used as embeddings."""
     return {"inputs_embeds": np.tile(images / np.float32(16), 8), "labels": labels.astype(np.int64)}
 
 
@@ -44,14 +44,14 @@ class SaveLoader(transformers.TrainerCallback):
 
 
 def train(folder, checkpoint=None):
-    """Return the model after all epochs, or after those that are left where a checkpoint is given."""
+    """Return the model after all epochs; if a checkpoint is given, train only the remaining ones."""
     torch.manual_seed(SEED)
     shape = {"vocab_size": 1, "max_position_embeddings": 8, "num_labels": 10}
     size = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = transformers.BertConfig(**shape, **size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model = transformers.BertForSequenceClassification(config)  # with random weights
     options = {"num_train_epochs": EPOCHS, "learning_rate": 3e-3, "per_device_train_batch_size": BATCH_SIZE}
-    options |= {"save_steps": 100, "ignore_data_skip": True}  # the loader knows where to go on
+    options |= {"save_steps": 100, "ignore_data_skip": True}  # the loader restores its own position
     quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no"}
     with bu.Loader(training, BATCH_SIZE, shuffle=SEED, pool="threads") as loader:
         if checkpoint:

@@ -1,4 +1,4 @@
-"""Read images that differ in size as lists, then cut a square of one size from each."""
+"""Read images of different sizes as lists, then crop each to a square of one size."""
 
 import tempfile
 from pathlib import Path
@@ -26,7 +26,7 @@ def write_pictures(folder, count=60):
 
 
 def random_square(images, widths, rng):
-    """Cut a square at a random place: a list of images of any size becomes one array."""
+    """Crop a random square of each image, which turns a list of images of any size into one array."""
     down, across = rng.uniform(size=2).T
     squares = []
     for image, v, h in zip(images, down, across, strict=True):

@@ -16,7 +16,7 @@ EPOCHS, BATCH_SIZE, SEED, RATE = 3, 32, 1, 0.1
 
 
 def augment(images, labels, rng):
-    """Add noise: every sample has its own row of draws."""
+    """Add noise; each sample has its own row of random numbers."""
     noisy = images / np.float32(16) + rng.normal(size=(8, 8)).astype(np.float32) / 10
     return noisy.reshape(len(images), 64), labels.astype(np.int32)
 

@@ -1,4 +1,4 @@
-"""Train a convolutional network in JAX on batches that are made ahead; each epoch tells how long it waited for them."""
+"""Train a convolutional network in JAX on batches that are made ahead; print how long each epoch waited for them."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ EPOCHS, SEED, RATE, MOMENTUM = 10, 1, 0.05, 0.9
 
 
 def shift(images, labels, rng):
-    """Shift each image by up to a pixel each way; every sample has its own row of draws."""
+    """Shift each image by up to a pixel each way; each sample has its own row of random numbers."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     step = rng.integers(0, 3, size=2)
     rows, columns = step[:, :1] + np.arange(8), step[:, 1:] + np.arange(8)
@@ -20,12 +20,12 @@ def shift(images, labels, rng):
 
 
 def to_planes(images, labels):
-    """Return one plane an image, 0 to 1: (n, 8, 8, 1) float32."""
+    """Return one plane per image, from 0 to 1: (n, 8, 8, 1) float32."""
     return images[..., None].astype(np.float32) / 16, labels
 
 
 def scores(weights, x):
-    """Return a score a class: (n, 10)."""
+    """Return a score per class: (n, 10)."""
     for kernel in (weights["first"], weights["second"]):
         x = jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         x = jax.nn.relu(x)
@@ -62,7 +62,7 @@ with bu.Loader(train.map(shift, rng="sample").map(to_planes), 64, shuffle=SEED, 
     for _ in range(EPOCHS):
         for x, y in batches:
             weights, speed = train_batch(weights, speed, x, y)
-            jax.block_until_ready(weights)  # or the loop would be ahead of its steps, and its waits would say nothing
+            jax.block_until_ready(weights)  # otherwise the loop runs ahead of its steps, and its waits mean nothing
 
 with to_jax(bu.Loader(test.map(to_planes), 128)) as batches:
     right = sum(int(n_right(weights, x, y)) for x, y in batches)

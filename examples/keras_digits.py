@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras reads it when it is imported
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells much of itself
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
 
 import keras
 
@@ -19,7 +19,7 @@ keras.utils.set_random_seed(SEED)
 
 
 def to_planes(images, labels):
-    """Return one grey plane an image, 0 to 1: (n, 8, 8, 1) float32."""
+    """Return one grey plane per image, from 0 to 1: (n, 8, 8, 1) float32."""
     return images[..., None].astype(np.float32) / 255, labels
 
 
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     parts = bu.split(digits, [0.75, 0.25], SEED, stratify=labels)
     train, test = bu.Loader(parts[0], 32, shuffle=SEED, pool=pool), bu.Loader(parts[1], 128, pool=pool)
 
-    # The order is the loader's, so that `fit` need not shuffle the batches once more. `watch` prints a line an epoch.
+    # The loader shuffles, so `fit` must not shuffle the batches again. `watch` prints a line per epoch.
     network.fit(to_keras(bu.watch(train)), epochs=EPOCHS, validation_data=to_keras(test), shuffle=False, verbose=0)
     _, accuracy = network.evaluate(to_keras(test), verbose=0)
     backend = f"Keras {keras.__version__} on {keras.backend.backend()}"

@@ -1,4 +1,4 @@
-"""Resume a Lightning training in mid-epoch: its checkpoints hold how far the data set is."""
+"""Resume a Lightning training in mid-epoch: its checkpoints include the state of the data set."""
 
 import tempfile
 import warnings
@@ -19,7 +19,7 @@ warnings.filterwarnings("ignore", module="pytorch_lightning")  # it recommends i
 
 
 def augment(images, labels, rng):
-    """Add noise: every sample has its own row of draws."""
+    """Add noise; each sample has its own row of random numbers."""
     return images / np.float32(16) + rng.normal(size=(8, 8)).astype(np.float32) / 10, labels.astype(np.int64)
 
 
@@ -38,7 +38,7 @@ class Digits(lightning.LightningModule):
 
 
 def train(pool, steps=-1, save=None, checkpoint=None):
-    """Return the network after `steps` steps, or all epochs; `save` it, or resume from `checkpoint`, if given."""
+    """Return the network after `steps` steps, or all epochs; checkpoint with `save`, resume from `checkpoint`."""
     callbacks = {"callbacks": save, "enable_checkpointing": save is not None}
     trainer = lightning.Trainer(max_epochs=EPOCHS, max_steps=steps, accelerator="cpu", **callbacks, **QUIET)
     network = Digits()

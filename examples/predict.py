@@ -1,4 +1,4 @@
-"""Predict every row of a data set through a pool: results come back in the order of the rows."""
+"""Predict every row of a data set through a pool; the results are in the order of the rows."""
 
 import tempfile
 
@@ -10,7 +10,7 @@ from batchup_ng.demo.digits import load_digits, write_digits
 
 
 def to_unit_range(images):
-    return (images.astype(np.float32) / 255,)  # a batch is a tuple, of one array too
+    return (images.astype(np.float32) / 255,)  # a batch is a tuple, also with one array
 
 
 network = Classifier(64, 10, seed=1)
@@ -22,7 +22,7 @@ for batches in known.epochs(20, 32, shuffle=1):
 
 
 def predict(x):
-    """Return two results a sample: the class, and how sure the network is of it."""
+    """Return two results per sample: the class, and the probability that the network gives it."""
     probabilities = network.probabilities(x)
     return probabilities.argmax(axis=1), probabilities.max(axis=1)
 

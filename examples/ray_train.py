@@ -1,4 +1,4 @@
-"""Train by Ray Train (`ray[train]`) on two trainers, each fed by actors on nodes that have no trainer."""
+"""Train with Ray Train (`ray[train]`) on two trainers, each fed by actors on nodes without a trainer."""
 
 import os
 import tempfile
@@ -25,7 +25,7 @@ def to_unit_range(rows, images, labels):
 
 
 def train():
-    """Train in one of the processes that Ray Train starts; batches of 16 in each are the batches of 32 of the whole."""
+    """Train in one of the processes that Ray Train starts; 16 samples in each make a batch of 32."""
     torch.manual_seed(SEED)
     network = prepare_model(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
@@ -58,9 +58,9 @@ def train():
         ray.train.report(told, checkpoint=ray.train.Checkpoint.from_directory(folder) if first else None)
 
 
-# One machine stands for the nodes here. On a cluster, start those with GPUs by `ray start --resources='{"trainer": 8}'`
-# and those with CPUs by `ray start --resources='{"data": 64}'`, call `ray.init()`, and have use_gpu=True and a
-# storage_path that all nodes share.
+# Here one machine simulates the nodes. On a cluster, start GPU nodes by `ray start --resources='{"trainer": 8}'` and
+# CPU nodes by `ray start --resources='{"data": 64}'`, call `ray.init()`, and set use_gpu=True and a storage_path that
+# all nodes share.
 room = {"trainer": TRAINERS, "data": TRAINERS * ACTORS}
 ray.init("local", num_cpus=sum(room.values()), resources=room, log_to_driver=False)
 with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ EPOCHS, BATCH_SIZE, SEED = 5, 32, 1
 
 
 def augment(images, labels, rng):
-    """Shift each image sideways and add noise; every sample has its own row of draws, the same in every run."""
+    """Shift each image sideways and add noise; each sample has its own random numbers, the same in every run."""
     columns = np.arange(8) + rng.integers(-1, 2)[:, None]
     shifted = np.take_along_axis(images, columns.clip(0, 7)[:, None, :], axis=2)
     return shifted / np.float32(16) + rng.normal(size=(8, 8)).astype(np.float32) / 10, labels.astype(np.int64)
@@ -50,7 +50,7 @@ def save(path, what):
 
 
 def run(checkpoint, kill_after):
-    """Train in a process of its own, kill it after `kill_after` batches; return whether it finished."""
+    """Train in a new process and kill it after `kill_after` batches; return whether it finished."""
     with subprocess.Popen([sys.executable, __file__, "--train", checkpoint], stdout=subprocess.PIPE) as process:
         for number, _ in enumerate(process.stdout, start=1):
             if number == kill_after:

@@ -15,7 +15,7 @@ train, test = bu.split(everything, [0.75, 0.25], 1, stratify=labels)
 x_train, y_train = next(iter(train.batch_iterator(len(images))))
 x_test, y_test = next(iter(test.batch_iterator(len(images))))
 
-# The labelled digits are few, so they repeat without end: an epoch ends with the last unlabelled digit.
+# The few labelled digits repeat without end; an epoch ends with the last unlabelled digit.
 labelled = bu.ArrayDataSource([x_train[:N_LABELLED], y_train[:N_LABELLED]], repeats=-1)
 unlabelled = bu.ArrayDataSource([x_train[N_LABELLED:]])
 both = bu.CompositeDataSource([labelled, unlabelled])
@@ -25,7 +25,7 @@ with bu.Loader(both, 32, shuffle=7) as loader:
     for epoch in range(EPOCHS):
         for x, y, x_without in loader:
             network.train_batch(x, y)
-            # From the second epoch on, an answer that the network is sure of is taken as the label.
+            # From the second epoch on, a guess that the network is sure of becomes the label.
             guess = network.probabilities(x_without)
             sure = guess.max(axis=1) > SURE
             if epoch > 0 and sure.any():

@@ -1,4 +1,4 @@
-"""Train Keras on a table of (id, tags, path): several tags a picture, pixels in [-1, 1], real photographs."""
+"""Train Keras on a table of (id, tags, path): photographs with several tags each, pixels in [-1, 1]."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from PIL import Image
 from skimage import data
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras reads it when it is imported
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells much of itself
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
 
 import keras
 
@@ -25,7 +25,7 @@ PHOTOGRAPHS = {
 
 
 def write_crops(folder, each=150):
-    """Write crops of the photographs that scikit-image ships, as JPEG; return a table of them."""
+    """Write crops of scikit-image's photographs as JPEG; return a table of them."""
     rng, rows = np.random.default_rng(SEED), []
     for name, tags in PHOTOGRAPHS.items():
         photograph = getattr(data, name)()
@@ -45,7 +45,7 @@ def to_signed_range(images, tags):
 
 
 def new_network(tags):
-    """Return a network that tells for each of so many tags how likely it is."""
+    """Return a network with `tags` outputs: the probability of each tag."""
     layers = [
         keras.Input((SIDE, SIDE, 3)),
         keras.layers.Conv2D(16, 5, strides=4, activation="relu"),
@@ -63,7 +63,7 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     table = write_crops(folder)
     print(table.sample(3, random_state=0).to_string())
     pictures = bu.from_table(table, "path", "tags", SIDE, separator="|", root=folder)
-    print(pictures.report)  # how many pictures have each tag
+    print(pictures.report)  # how many images have each tag
 
     parts = bu.split(pictures.map(to_signed_range), [0.75, 0.25], SEED)
     train, test = bu.Loader(parts[0], 32, shuffle=SEED, pool=pool), bu.Loader(parts[1], 128, pool=pool)

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells much of itself
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ tf.random.set_seed(SEED)
 
 
 def to_numbers(images, labels):
-    """Return one row an image, 0 to 1: (n, 64) float32."""
+    """Return one row per image, from 0 to 1: (n, 64) float32."""
     return images.reshape(len(images), 64).astype("float32") / 255, labels
 
 
@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     test = to_tf_dataset(bu.Loader(parts[1], 128, pool=pool))
     print(f"{len(train)} batches of {train.element_spec[0].shape} an epoch")
 
-    watched = bu.watch(train)  # prints a line an epoch
+    watched = bu.watch(train)  # prints a line per epoch
     for _ in range(EPOCHS):  # each has its own order
         for x, y in watched:
             step(x, y)

@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore", "torch.distributed is disabled")  # this is a 
 
 
 def augment(images, labels, rng):
-    """Add noise: every sample has its own row of draws."""
+    """Add noise; each sample has its own row of random numbers."""
     return images / np.float32(16) + rng.normal(size=(8, 8)).astype(np.float32) / 10, labels.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Train with DistributedDataParallel on two processes, each of which gets its share of every epoch."""
+"""Train with DistributedDataParallel on two processes; each gets its share of every epoch."""
 
 import tempfile
 
@@ -20,10 +20,10 @@ def to_unit_range(images, labels):
 
 
 def train_on(rank, folder):
-    """Train in process `rank`; batches of 16 in each are the batches of 32 of the whole."""
+    """Train in process `rank`; 16 samples in each process make a batch of 32."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
-    torch.manual_seed(SEED + rank)  # DistributedDataParallel begins with the weights of rank 0
+    torch.manual_seed(SEED + rank)  # DistributedDataParallel starts with the weights of rank 0
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     network = DistributedDataParallel(network)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
@@ -37,7 +37,7 @@ def train_on(rank, folder):
         for _ in range(EPOCHS):
             for x, y in batches:
                 optimiser.zero_grad()
-                cross_entropy(network(x), y).backward()  # which averages the gradients of the processes
+                cross_entropy(network(x), y).backward()  # averages the gradients of the processes
                 optimiser.step()
 
     x, y = next(to_torch(test.batch_iterator(len(labels))))

@@ -1,4 +1,4 @@
-"""Train a PyTorch network on image files; the tensors of a batch are the memory that its worker wrote to."""
+"""Train a PyTorch network on image files; the tensors share the memory that the worker wrote."""
 
 import tempfile
 
@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 
 
 def to_unit_range(images, labels):
-    """Return one grey channel an image, 0 to 1: (n, 8, 8, 1) float32."""
+    """Return one grey channel per image, from 0 to 1: (n, 8, 8, 1) float32."""
     return images[..., None].astype(np.float32) / 255, labels
 
 

@@ -1,4 +1,4 @@
-"""Share one pool between training and validation, then end both cleanly."""
+"""Share one pool between training and validation, then close both cleanly."""
 
 import tempfile
 import threading
@@ -20,8 +20,8 @@ with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
     digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_unit_range)
     train, validation = bu.split(digits, [0.8, 0.2], 1, stratify=labels)
 
-    # Two loaders share the two workers; each fills a buffer of its own, which stays full from one epoch to the next, so
-    # that the first batches to validate with are ready when training ends.
+    # Two loaders share the two workers. Each fills its own buffer, which stays full between epochs: the first
+    # validation batches are ready when training ends.
     network = Classifier(64, 10, seed=1)
     best, epoch = 0.0, 0
     with bu.Loader(train, 32, shuffle=1, pool=pool) as train, bu.Loader(validation, 120, pool=pool) as validation:

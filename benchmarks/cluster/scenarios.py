@@ -1,4 +1,4 @@
-"""The table of ``python -m benchmarks cluster``: what a simulated cluster delivers, loses and has its consumer hold.
+"""The table of ``python -m benchmarks cluster``: rate, loss and buffered batches of a simulated cluster.
 
 python -m benchmarks cluster --actors 8 64 --batch-seconds 0.25 --noticed 62
 """
@@ -17,27 +17,27 @@ from benchmarks.report.columns import number
 from benchmarks.report.pages import table
 
 SMALL, LARGE = Costs.batch_seconds, 64 * 2 / 54.3
-"""Seconds in which one CPU makes 64 pictures from small JPEG files, and from files of 12 megapixels, of which two CPUs
-make 54.3 a second (``docs/benchmarks.md``, "Pictures", "fast")."""
+"""Seconds in which one CPU makes 64 images from small JPEG files, and from files of 12 megapixels. Two CPUs make 54.3
+of the large ones a second (``docs/benchmarks.md``, "Images", "fast")."""
 
 DEFAULT_BUFFER = 20
 """The default of ``batch_buffer_size``."""
 
 BUSY = 0.9
-"""The share of the time from which on something bounds the rate by itself."""
+"""Busy share of the time from which on a component counts as the bottleneck."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """What is simulated in one row."""
+    """The simulation of one row."""
 
     name: str
     cluster: Cluster
-    buffer: int  # batches under way or done at once
+    buffer: int  # most batches in flight or done at once
 
 
 def scenarios(actors: int, multiple: float, costs: Costs, seconds: float) -> Iterator[Scenario]:
-    """Yield the rows of so many actors; a node has 16 of them, or half of all if they are fewer than 32."""
+    """Yield the rows of so many actors. A node has 16 actors, or half of all if there are fewer than 32."""
     per_node = min(16, actors // 2)
     nodes, buffer = actors // per_node, math.ceil(multiple * actors)
     well = Cluster((1.0,) * nodes, per_node)
@@ -67,7 +67,7 @@ HEAD = ("what happens", "actors", "buffer, batches", "batches/s", "of the ideal"
 
 
 def row(costs: Costs, actors: int, scenario: Scenario, seconds: float, seed: int) -> list[str]:
-    """Return the cells of a scenario: an epoch that takes so many seconds at the ideal rate."""
+    """Return the cells of a scenario: an epoch that takes `seconds` at the ideal rate."""
     cluster = scenario.cluster
     ideal = min(rates(costs, cluster).values())
     batches = math.ceil(ideal * seconds)
@@ -84,13 +84,13 @@ def row(costs: Costs, actors: int, scenario: Scenario, seconds: float, seed: int
 
 
 def bound(outcome: Outcome) -> str:
-    """Return what was busy nearly all the time; if nothing was, the buffer was full, waiting for the next in order."""
+    """Return the component that was nearly always busy, or ``buffer`` if it was full, waiting for the next batch."""
     busiest = max(outcome.busy, key=outcome.busy.__getitem__)
     return busiest if outcome.busy[busiest] >= BUSY else "buffer"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the command, what is assumed, then a table for each cost of a batch."""
+    """Print the command, the assumptions, then a table for each cost of a batch."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cluster", description="Simulate a cluster.")
     parser.add_argument("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], metavar="ACTORS")
     parser.add_argument(
@@ -130,7 +130,7 @@ def _positive(text: str) -> float:
 
 
 def assumptions(costs: Costs) -> str:
-    """Return the costs in words, but for that of a batch on an actor."""
+    """Return the costs in words, except the time of a batch on an actor."""
     return (
         f"A batch has {costs.batch_bytes / 1e6:.1f} MB; what it takes on an actor varies by {costs.variation:.0%} "
         f"(log-normal). The network carries {costs.network_bandwidth * 8e-9:.0f} Gb/s, a message takes "

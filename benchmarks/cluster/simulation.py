@@ -1,17 +1,17 @@
 """Batches made by the actors of a simulated cluster, in discrete events, under the rules of the real `Schedule`.
 
-What is real: who gets which batch, how many an actor holds, what follows from a loss
-(:class:`~batchup_ng.work_pool.processes.schedule.Schedule`). What is simulated: the clock, the actors, the network
-link of the consumer's machine, the dispatcher's thread there, and a prefetch buffer whose consumer takes each batch as
-soon as it is its turn. The link and the dispatcher do one thing after another, first come, first served.
+Real: the assignment of batches to actors, the batches that an actor holds, the consequences of a loss
+(:class:`~batchup_ng.work_pool.processes.schedule.Schedule`). Simulated: the clock, the actors, the network link of the
+consumer's machine, the dispatcher's thread there, and a prefetch buffer whose consumer takes each batch at its turn
+without delay. The link and the dispatcher do one thing at a time, first come, first served.
 
-A batch visits them in this order; whatever happens is an event with a time::
+A batch visits them in this order. Each step is an event with a time::
 
     buffer -> dispatcher: call -> (latency) -> actor: make -> link -> (latency) -> dispatcher: take, copy -> buffer
 
-A node that is lost stops at once, with what its actors were making and the results that had not crossed the link.
-The schedule hears of it later, when Ray does; until then it counts on that node for what it gave it. Actors that are
-missing then start on nodes that have room; the schedule knows an actor from when it answers until it is missed.
+A lost node stops at once. The batches of its actors are lost, and the results that had not crossed the link. The
+schedule learns of the loss later, when Ray does; until then it waits for that node's batches. Then replacement actors
+start on nodes with room. The schedule knows an actor from its first answer until its loss is noticed.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ from batchup_ng.work_pool.processes.schedule import Action, Schedule, ScheduledW
 from batchup_ng.work_pool.task import Submission
 
 RETRYABLE = Submission(retryable=True)
-"""How batches are submitted: one whose actor died is made again."""
+"""Policy of submitted batches: if its actor dies, a batch is made again."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What one batch costs, and what a lost node does; times in seconds, bandwidths in bytes a second.
+    """Costs of a batch and of a lost node. Times are in seconds, bandwidths in bytes a second.
 
-    The bytes are 64 pictures of 224×224×3. Their time is that of 2,281 small JPEG files a second by two CPUs
-    (``docs/benchmarks.md``, "Pictures", "fast"), or 56 ms a batch of one CPU. The times of a call and a result and the
-    copy are those of the Ray pool's thread, measured on the same machine with batches of 9.6 MB from two actors
+    A batch has the bytes of 64 images of 224×224×3. Two CPUs make 2,281 images a second from small JPEG files
+    (``docs/benchmarks.md``, "Images", "fast"), so one CPU needs 56 ms a batch. The times of a call, a result and the
+    copy were measured in the Ray pool's thread, on the same machine, with batches of 9.6 MB from two actors
     (``docs/benchmarks.md``, "Ray"). The network, its latency, the variation and the restart are assumptions.
 
     Ray counts a node as dead after ``health_check_failure_threshold`` = 5 failed checks, ``health_check_period_ms`` =
-    3,000 apart (``src/ray/common/ray_config_def.h`` of Ray 2.60): 15 s at most where checks are refused at once, as by
-    a machine whose Ray was killed. Where nothing answers, each takes ``health_check_timeout_ms`` = 10,000 as well.
+    3,000 apart (``src/ray/common/ray_config_def.h`` of Ray 2.60). If checks are refused at once, as by a machine whose
+    Ray was killed, that is 15 s at most. If nothing answers, each check takes another ``health_check_timeout_ms`` =
+    10,000.
     """
 
-    batch_seconds: float = 64 * 2 / 2281  # mean, of an actor on a node at full speed
-    variation: float = 0.2  # standard deviation of that by its mean; the distribution is log-normal
+    batch_seconds: float = 64 * 2 / 2281  # mean of an actor on a node at full speed
+    variation: float = 0.2  # standard deviation of batch_seconds over its mean; the distribution is log-normal
     batch_bytes: int = 64 * 224 * 224 * 3
-    submit_seconds: float = 0.3e-3  # of the dispatcher, a call
-    take_seconds: float = 0.2e-3  # of the dispatcher, a result, without the copy
+    submit_seconds: float = 0.3e-3  # of the dispatcher for a call
+    take_seconds: float = 0.2e-3  # of the dispatcher for a result, without the copy
     copy_bandwidth: float = 6e9
     network_bandwidth: float = 25e9 / 8  # of the consumer's machine, shared by all actors
     latency: float = 0.2e-3  # of a message, one way
@@ -60,11 +61,11 @@ class Costs:
 
     @property
     def consumer_seconds(self) -> float:
-        """What the dispatcher takes for one batch."""
+        """Seconds of the dispatcher for one batch."""
         return self.submit_seconds + self.take_seconds + self.batch_bytes / self.copy_bandwidth
 
     def draw(self, batches: int, seed: int) -> Sequence[float]:
-        """Return the seconds that each batch takes at full speed, the same in every simulation with this seed."""
+        """Return the seconds of each batch at full speed, the same in every simulation with this seed."""
         width = math.log1p(self.variation**2)
         rng = np.random.default_rng(seed)
         drawn = rng.lognormal(math.log(self.batch_seconds) - width / 2, math.sqrt(width), batches)
@@ -73,11 +74,11 @@ class Costs:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Nodes, and which are lost when."""
+    """Nodes, and the time at which some are lost."""
 
     speeds: tuple[float, ...]  # of each node with actors; 1 is full speed
     actors_per_node: int = 16
-    spare: int = 0  # nodes at full speed on which there are no actors at first
+    spare: int = 0  # nodes at full speed without actors at first
     losses: tuple[tuple[float, int], ...] = ()  # (seconds, node)
 
     def __post_init__(self) -> None:
@@ -86,12 +87,12 @@ class Cluster:
 
     @property
     def actors(self) -> int:
-        """How many there are at first."""
+        """Number of actors at first."""
         return len(self.speeds) * self.actors_per_node
 
 
 def rates(costs: Costs, cluster: Cluster) -> dict[str, float]:
-    """Return how many batches a second the actors can make before any loss, the link carry, the dispatcher take."""
+    """Return the most batches a second that the actors make before any loss, the link carries, the dispatcher takes."""
     return {
         "actors": sum(cluster.speeds) * cluster.actors_per_node / costs.batch_seconds,
         "network": costs.network_bandwidth / costs.batch_bytes,
@@ -101,12 +102,12 @@ def rates(costs: Costs, cluster: Cluster) -> dict[str, float]:
 
 @dataclasses.dataclass(eq=False)
 class Node:
-    """A machine with room for so many actors."""
+    """A machine with room for some actors."""
 
     speed: float
     room: int
     alive: bool = True
-    noticed: bool = False  # its loss
+    noticed: bool = False  # whether its loss is known
 
 
 @dataclasses.dataclass(eq=False)
@@ -120,20 +121,20 @@ class Batch:
     finished: bool = False
 
     def begin(self) -> bool:
-        """Return whether it is still wanted: always."""
+        """Return True: every batch is still wanted."""
         return True
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Actor(ScheduledWorker[Batch]):
-    """A worker on a node, with the batches that have reached it; it makes the first."""
+    """A worker on a node, with the batches that have reached it. It makes the first of them."""
 
     node: Node
     queue: collections.deque[Batch] = dataclasses.field(default_factory=collections.deque)
 
 
 class Line:
-    """A link or a thread, which does one thing after another; a link drops what lost nodes have not begun to send."""
+    """A link or a thread that does one thing at a time. A link drops results that lost nodes have not begun to send."""
 
     def __init__(self, after: Callable[..., None], *, is_link: bool) -> None:
         self._after = after
@@ -143,7 +144,7 @@ class Line:
         self.busy_seconds = 0.0
 
     def put(self, seconds: float, then: Callable[..., None], actor: Actor, batch: Batch, first: bool = False) -> None:
-        """Queue what takes so many seconds and is followed by a call of `then`, perhaps before all else."""
+        """Queue a job of so many seconds, then call `then`. With `first`, the job goes to the front."""
         (self._queue.appendleft if first else self._queue.append)((seconds, then, actor, batch))
         if not self._busy:
             self._next()
@@ -164,29 +165,29 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a simulation came to."""
+    """The result of a simulation."""
 
-    delivered: tuple[int, ...]  # numbers of batches, in the order in which the consumer had them
-    seconds: float  # until the last
-    held: int  # the most batches that were on the consumer's machine at once, before their turn
-    busy: dict[str, float]  # the share of the time that the actors, the network and the consumer's dispatcher were busy
-    made: int  # batches that actors made, those that were lost on the way included
+    delivered: tuple[int, ...]  # numbers of batches, in the consumer's order
+    seconds: float  # until the last batch
+    held: int  # most batches that waited on the consumer's machine for their turn at once
+    busy: dict[str, float]  # busy share of the time of the actors, the network and the consumer's dispatcher
+    made: int  # batches that actors made, including those lost on the way
 
 
 class Simulation:
-    """One epoch of so many batches, of which at most `buffer` are under way or done at once; runs once."""
+    """One epoch of `batches` batches, at most `buffer` of them in flight or done at once. Runs once."""
 
     def __init__(self, costs: Costs, cluster: Cluster, batches: int, buffer: int, seed: int = 0) -> None:
         self._costs, self._cluster, self._buffer = costs, cluster, buffer
         self._seconds = costs.draw(batches, seed)
         self._now = 0.0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._event_number = itertools.count()  # of two events at one time, which was first
+        self._event_number = itertools.count()  # breaks ties of events at one time
         self._link = Line(self._after, is_link=True)
         self._dispatcher = Line(self._after, is_link=False)
         self._schedule: Schedule[Actor, Batch] = Schedule(cluster.actors, threads=1)
         self._nodes = [Node(speed, cluster.actors_per_node) for speed in (*cluster.speeds, *[1.0] * cluster.spare)]
-        self._actors: list[Actor] = []  # also those that do not answer yet
+        self._actors: list[Actor] = []  # including those that do not answer yet
         self._submitted = self._held = self._max_held = self._made = 0
         self._made_seconds = 0.0
         self._done: set[int] = set()
@@ -216,7 +217,7 @@ class Simulation:
     # -- the prefetch buffer -------------------------------------------------------------------------------------
 
     def _top_up(self) -> None:
-        """Submit batches until the buffer is full or there are no more."""
+        """Submit batches until the buffer is full or no batches are left."""
         while self._submitted < min(len(self._seconds), len(self._delivered) + self._buffer):
             batch = Batch(self._submitted)
             self._submitted += 1
@@ -266,12 +267,12 @@ class Simulation:
         self._dispatcher.put(self._costs.take_seconds, self._take, actor, batch)
 
     def _take(self, actor: Actor, batch: Batch) -> None:
-        if actor.node.noticed:  # the batch has been given to another
+        if actor.node.noticed:  # another actor has got the batch
             self._held -= 1
             return
         copy = self._costs.batch_bytes / self._costs.copy_bandwidth
         self._dispatcher.put(copy, self._copied, actor, batch, first=True)
-        self._do(self._schedule.result(actor, batch, self._now), first=True)  # an actor has its call before the copy
+        self._do(self._schedule.result(actor, batch, self._now), first=True)  # an actor gets its call before the copy
 
     def _copied(self, actor: Actor, batch: Batch) -> None:
         self._done.add(batch.number)
@@ -285,7 +286,7 @@ class Simulation:
         self._after(self._costs.noticed_seconds, self._notice, node)
 
     def _notice(self, node: Node) -> None:
-        """Report all actors of a lost node; none counts against its batch, nor gets those of another before."""
+        """Report all actors of a lost node. None counts against its batch, and none gets a batch of another one."""
         node.noticed = True
         lost = [actor for actor in self._schedule.workers if actor.node is node]
         for actor in lost:
@@ -297,7 +298,7 @@ class Simulation:
             self._after(self._costs.restart_seconds, self._come_up, actor)
 
     def _place_actors(self) -> list[Actor]:
-        """Start the actors that are missing, as far as there is room on nodes that are not known to be lost."""
+        """Start missing actors, as far as nodes that are not known to be lost have room."""
         placed: list[Actor] = []
         for node in self._nodes:
             while not node.noticed and node.room and len(self._actors) < self._cluster.actors:

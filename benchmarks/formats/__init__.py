@@ -1,4 +1,4 @@
-"""File formats of the ``storage`` workload: how each is written, and read by the best plain code we know for it."""
+"""File formats of the ``storage`` workload: a writer for each, and the best plain reader that we know."""
 
 from benchmarks.formats.arrays import Hdf5Chunks, Hdf5Contiguous, Hdf5Rows, Npy, Safetensors, Zarr
 from benchmarks.formats.base import GROUP, Format
@@ -11,4 +11,4 @@ FORMATS: dict[str, type[Format]] = {
     "npy": Npy, "hdf5": Hdf5Contiguous, "hdf5-rows": Hdf5Rows, "hdf5-chunks": Hdf5Chunks, "lmdb": Lmdb, "tar": Tar,
     "arrow": Arrow, "parquet": Parquet, "zarr": Zarr, "safetensors": Safetensors,
 }  # fmt: skip
-"""All formats, by the beginning of the names of their parts."""
+"""All formats by the prefix of their parts' names."""

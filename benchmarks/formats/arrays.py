@@ -69,12 +69,12 @@ class Safetensors(Mapped):
 
 
 class Hdf5Contiguous(Mapped):
-    """Data sets in one piece each, which plain code maps at their offset."""
+    """Data sets in one piece each: plain code maps them at their offset."""
 
     title = "HDF5, contiguous"
     accessor = "Hdf5Rows"
     needs = ("h5py",)
-    rows: ClassVar[int] = 0  # of a chunk
+    rows: ClassVar[int] = 0  # rows of a chunk
     compression: ClassVar[str | None] = None
 
     @classmethod
@@ -96,7 +96,7 @@ class Hdf5Contiguous(Mapped):
         self.open(path)
 
     def open(self, path: Path) -> None:
-        """Make ready what plain code reads by."""
+        """Prepare the objects that plain code reads from."""
         self.x = np.memmap(path, self.data.dtype, "r", self.data.id.get_offset(), self.data.shape)
 
     def sample(self, row: int) -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ class Hdf5Contiguous(Mapped):
 
 
 class Hdf5Rows(Hdf5Contiguous):
-    """Chunks of a row: plain code selects each by h5py's low-level calls, at a third of the time of ``read_direct``."""
+    """Chunks of a row: plain code selects each by h5py's low-level calls, in a third of the time of ``read_direct``."""
 
     title = "HDF5, chunks of a row"
     chunk = GROUP
@@ -128,9 +128,9 @@ class Hdf5Rows(Hdf5Contiguous):
 
 
 class Decoded(Grouped):
-    """Formats whose library decodes chunks into memory that is there."""
+    """A format whose library decodes chunks into existing memory."""
 
-    kept: np.ndarray  # room for a chunk
+    kept: np.ndarray  # memory for a chunk
 
     def group(self, number: int) -> np.ndarray:
         start = number * GROUP
@@ -144,11 +144,11 @@ class Decoded(Grouped):
 
     @abstractmethod
     def read(self, start: int, x: np.ndarray) -> None:
-        """Write as many rows from `start` on as the array holds."""
+        """Fill `x` with the rows from `start` on."""
 
 
 class Hdf5Chunks(Decoded, Hdf5Contiguous):
-    """Chunks of 64 rows, compressed by lzf, which h5py brings."""
+    """Chunks of 64 rows, compressed by lzf, which is part of h5py."""
 
     title = f"HDF5, chunks of {GROUP}, lzf"
     drawn = 10
@@ -163,7 +163,7 @@ class Hdf5Chunks(Decoded, Hdf5Contiguous):
 
 
 class Zarr(Decoded):
-    """A group of two arrays, of format 3, in chunks of 64 rows compressed as zarr does by itself (zstd)."""
+    """A group of two arrays of format 3, in chunks of 64 rows with zarr's default compression (zstd)."""
 
     title = f"Zarr 3, chunks of {GROUP}, zstd"
     accessor = "ZarrRows"

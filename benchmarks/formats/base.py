@@ -1,7 +1,7 @@
-"""What all file formats of the ``storage`` workload share.
+"""Shared parts of all file formats of the ``storage`` workload.
 
-A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small, so that plain
-code has them in memory where a format has them in one piece. Libraries are imported where they are used.
+A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small. If a format
+stores them in one piece, plain code holds them in memory. Libraries are imported where they are used.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ import numpy as np
 from benchmarks.workloads.base import Rows
 
 GROUP = 64
-"""Rows of a chunk, row group or record batch; as many as a batch has."""
+"""Rows of a chunk, row group or record batch; equal to the rows of a batch."""
 Shape: TypeAlias = "tuple[int, ...]"
 
 
 class Format(ABC):
-    """A file of one format, open, for one thread.
+    """An open file of one format, for one thread.
 
     Args:
         path: The file or folder.
-        shape: Of an image.
+        shape: Shape of an image.
 
     Attributes:
-        x: What holds the images, of any kind.
-        y: The labels, ``(n,) int64``.
+        x: Object that holds the images, of any type.
+        y: Labels, ``(n,) int64``.
     """
 
     title: ClassVar[str]
-    accessor: ClassVar[str]  # the name of ours
+    accessor: ClassVar[str]  # name of our accessor
     needs: ClassVar[tuple[str, ...]] = ()
-    chunk: ClassVar[int] = 0  # rows that are read together; 0 where the order in blocks is not measured
-    drawn: ClassVar[int] = 0  # batches of a random epoch, where all rows would take minutes; 0 for all
+    chunk: ClassVar[int] = 0  # rows that are read together; 0 if the order in blocks is not measured
+    drawn: ClassVar[int] = 0  # batches of a random epoch, if all rows would take minutes; 0 for all
     x: Any
     y: np.ndarray
 
     @classmethod
     @abstractmethod
     def write(cls, path: Path, images: np.ndarray, labels: np.ndarray) -> None:
-        """Write such a file."""
+        """Write a file of this format."""
 
     @abstractmethod
     def __init__(self, path: Path, shape: Shape) -> None: ...
 
     @abstractmethod
     def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
-        """Write rows in any order into arrays of their length."""
+        """Write `rows`, in any order, into `x` and `y`, which have their length."""
 
     @abstractmethod
     def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
-        """Write as many rows from `start` on as the arrays hold."""
+        """Fill `x` and `y` with the rows from `start` on."""
 
     def sample(self, row: int) -> tuple[Any, Any]:
-        """The sample of one row, as data sets for PyTorch commonly read it."""
+        """Return the sample of a row, read as data sets for PyTorch commonly do."""
         return self.x[row], self.y[row]
 
     @classmethod
     def ours(cls, path: Path, shape: Shape) -> list[Any]:
-        """Our accessors of both."""
+        """Return our accessors of images and labels."""
         import batchup_ng as bu
 
         accessor = getattr(bu, cls.accessor)
@@ -69,10 +69,10 @@ class Format(ABC):
 
 
 class Mapped(Format):
-    """Formats in which `x` is one piece of the file: plain code maps it."""
+    """A format that stores `x` in one piece: plain code maps it."""
 
     def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
-        np.take(self.x, rows, axis=0, out=x, mode="clip")  # any other mode makes a copy on the way
+        np.take(self.x, rows, axis=0, out=x, mode="clip")  # any other mode makes an extra copy
         np.take(self.y, rows, out=y, mode="clip")
 
     def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
@@ -81,7 +81,7 @@ class Mapped(Format):
 
 
 class Grouped(Format):
-    """Formats in which plain code reads groups of rows, at random those that some of the rows are in, one by one."""
+    """A format that plain code reads in groups of rows. At random, it reads each group that has some of the rows."""
 
     chunk = GROUP
 
@@ -101,4 +101,4 @@ class Grouped(Format):
 
     @abstractmethod
     def group(self, number: int) -> np.ndarray:
-        """The images of one group, as they are until the next is asked for."""
+        """Return the images of a group, valid until the next call."""

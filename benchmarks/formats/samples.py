@@ -1,4 +1,4 @@
-"""Formats for one sample after the other: LMDB, tar."""
+"""Formats that store sample after sample: LMDB, tar."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benchmarks.formats.base import GROUP, Format, Shape
 from benchmarks.workloads.base import Rows
 
 SHARDS = 4
-"""Tar files, so that workers which share them out have some each."""
+"""Number of tar files, enough for several workers."""
 
 
 class Lmdb(Format):
-    """The bytes of each image under its number, labels beside it; ``get`` is faster than ``getmulti``."""
+    """Bytes of each image under its number; labels in another file. ``get`` is faster than ``getmulti``."""
 
     title = "LMDB"
     accessor = "LmdbArray"
@@ -53,7 +53,7 @@ class Lmdb(Format):
         np.copyto(y, self.y[start : start + len(y)])
 
     def copy(self, values: Iterator[memoryview], x: np.ndarray) -> None:
-        """Write values into an array, one after the other."""
+        """Copy `values` into the rows of `x`, in order."""
         out, size = memoryview(x).cast("B"), x[0].nbytes
         for place, value in enumerate(values):
             out[place * size : (place + 1) * size] = value
@@ -69,14 +69,14 @@ class Lmdb(Format):
 
 
 def key(row: int) -> bytes:
-    """The key of a row."""
+    """Return the key of a row."""
     return b"%08d" % row
 
 
 class Tar(Format):
-    """Four tar files in WebDataset's layout, ``cls`` and ``npy``; plain code has an index of its own.
+    """Four tar files in WebDataset's layout, ``cls`` and ``npy``. Plain code has its own index.
 
-    What is between the text of a label and the pixels behind it is read as well, so that a sample is one piece.
+    It reads a sample in one piece, including the bytes between the text of the label and the pixels.
     """
 
     title = f"tar, {SHARDS} shards"
@@ -97,16 +97,16 @@ class Tar(Format):
                         file.addfile(member, BytesIO(value))
 
     def __init__(self, path: Path, shape: Shape) -> None:
-        self.places: list[tuple[int, int]] = []  # of each row: the file, and where its label begins
+        self.places: list[tuple[int, int]] = []  # for each row: the file, and the offset of its label
         self.members: list[tuple[tarfile.TarFile, tarfile.TarInfo, tarfile.TarInfo]] = []
         for each in sorted(path.glob("*.tar")):
-            tar = tarfile.open(each)  # noqa: SIM115 - closed when this file goes
+            tar = tarfile.open(each)  # noqa: SIM115 - closed with this object
             weakref.finalize(self, tar.close)
             found = tar.getmembers()
             self.places += [(tar.fileobj.fileno(), member.offset_data) for member in found[::2]]
             self.members += [(tar, x, y) for y, x in zip(found[::2], found[1::2], strict=True)]
         header = self.members[0][1].size - int(np.prod(shape))
-        lead = 2 * tarfile.BLOCKSIZE + header  # the label, and what is between it and the pixels
+        lead = 2 * tarfile.BLOCKSIZE + header  # the label, and the bytes between it and the pixels
         self.leads = [bytearray(lead) for _ in range(GROUP)]
         self.gap = bytearray(self.places[1][1] - self.places[0][1] - lead - int(np.prod(shape)))
 
@@ -137,5 +137,5 @@ class Tar(Format):
 
 
 def label(lead: bytearray) -> int:
-    """The number at the beginning of a block."""
+    """Return the number at the beginning of a block."""
     return int(lead[: tarfile.BLOCKSIZE].rstrip(b"\0"))

@@ -12,7 +12,7 @@ from benchmarks.workloads.base import Rows
 
 
 class Columns(Grouped):
-    """Formats whose column of images has no shape of its own."""
+    """A format whose column of images stores no shape."""
 
     needs = ("pyarrow",)
     shape: Shape
@@ -26,7 +26,7 @@ class Columns(Grouped):
 
 
 class Arrow(Columns):
-    """An IPC file whose record batches have 64 rows, lists of a fixed size: plain code views the buffers in the map."""
+    """An IPC file with record batches of 64 rows, lists of a fixed size: plain code views the buffers in the map."""
 
     title = f"Arrow, batches of {GROUP}"
     accessor = "ArrowRows"

@@ -1,6 +1,6 @@
-"""The peers: one file each, found by being here.
+"""The peers: one file each in this folder.
 
-A module has ``VARIANTS``. The order of the tables is that of ``FAMILIES``, then of the names of modules.
+A module has ``VARIANTS``. Tables list them in the order of ``FAMILIES``, then of module names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ FAMILIES = ("plain", "ours", "torch", "tensorflow", "batchup")
 
 
 def find(module: str, name: str) -> Variant:
-    """The variant of that name, imported from its module; KeyError if there is none."""
+    """Import a module and return its variant `name`; raise KeyError if there is none."""
     variants: tuple[Variant, ...] = import_module(module).VARIANTS
     return {variant.name: variant for variant in variants}[name]
 
 
 def known(kind: str) -> tuple[Variant, ...]:
-    """Every variant that delivers a workload, installed or not."""
+    """Return every variant that delivers a workload, installed or not."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")
     variants = [variant for name in names for variant in import_module(f"{__name__}.{name}").VARIANTS]
     order = {family: place for place, family in enumerate(FAMILIES)}
@@ -30,13 +30,13 @@ def known(kind: str) -> tuple[Variant, ...]:
 
 
 def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[str] | None) -> tuple[Variant, ...]:
-    """Who takes part.
+    """Return the variants that take part.
 
     Args:
-        variants: Those that may.
-        usual: Who takes part where none are named; empty for all that are usual by themselves.
-        names: A variant's name selects it, a family's, also where a variant has the same, those of its variants that
-            are usual here; None for the usual.
+        variants: All possible variants.
+        usual: Names of the variants that take part if none are named; empty for all with ``usual`` set.
+        names: Names of variants and families. A family, also if a variant has its name, selects its usual variants.
+            None for the usual variants.
     """
     expected = [v for v in variants if (v.name in usual if usual else v.usual)]
     if names is None:
@@ -46,10 +46,10 @@ def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[st
 
 
 def check_names(what: str, choices: Iterable[str], text: str) -> list[str]:
-    """The names in a comma-separated list.
+    """Return the names in a comma-separated list.
 
     Raises:
-        ValueError: There is no name, or one that is not among the choices.
+        ValueError: the list is empty, or a name is not among the choices.
     """
     names, choices = [name.strip() for name in text.split(",") if name.strip()], dict.fromkeys(choices)
     if not names or not choices.keys() >= set(names):

@@ -1,4 +1,4 @@
-"""batchup_ng's loader handed over to frameworks; a framework more is a line of ``ADAPTERS``."""
+"""batchup_ng's loader with the adapters of frameworks. Another framework takes a line in ``ADAPTERS``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def to_jax(loader: Any) -> Any:
 
     from batchup_ng.frameworks.jax import to_jax
 
-    jax.config.update("jax_enable_x64", True)  # or labels of 64 bits would have 32
+    jax.config.update("jax_enable_x64", True)  # otherwise 64-bit labels become 32-bit ones
     return to_jax(loader)
 
 
@@ -35,7 +35,7 @@ def to_keras(loader: Any) -> Any:
 
 
 class FedByKeras:
-    """What ``fit`` of Keras, on the backend jax, iterates over: by its own adapter, with the numbers shuffled."""
+    """The batches that Keras's ``fit`` gets on the backend jax, by Keras's own adapter, with shuffled numbers."""
 
     def __init__(self, loader: Any) -> None:
         os.environ["KERAS_BACKEND"] = "jax"
@@ -67,7 +67,7 @@ def to_tf_dataset(loader: Any) -> Any:
 
 
 class Again:
-    """Iterates over what a function gives each time."""
+    """An iterable that calls a function for each new iterator."""
 
     def __init__(self, make: Callable[[], Iterator[Batch]]) -> None:
         self.make = make
@@ -77,7 +77,7 @@ class Again:
 
 
 class SeenByNumPy(tuple[Any, ...]):
-    """Tensors of TensorFlow, each an array when it is looked at, which is none of the time that is waited."""
+    """TensorFlow tensors, converted to arrays on access; the waiting time does not include the conversion."""
 
     def __getitem__(self, place: Any) -> Any:
         return np.asarray(memoryview(super().__getitem__(place)))
@@ -91,15 +91,15 @@ ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tensorflow": ("tensorflow", to_tensorflow),
     "tf-data": ("tensorflow", to_tf_dataset),
 }
-"""The library of each, and a function that makes of a ``bu.Loader`` what is iterated over, an epoch each time.
+"""The library of each adapter, and a function from a ``bu.Loader`` to an iterable; each iteration is an epoch.
 
-A batch is a tuple or list of arrays with NumPy's ``ndim``, ``nbytes``, ``sum()`` and indexing; where the library's lack
-them, let the function map the batch, for one look, to arrays that have.
+A batch is a tuple or list of arrays with NumPy's ``ndim``, ``nbytes``, ``sum()`` and indexing. If the library's arrays
+lack them, the function must map each batch to arrays that have them.
 """
 
 
 class AdapterFeed(OurFeed):
-    """A loader; by processes, where no pool is named, for Python's own work, which holds the interpreter's lock."""
+    """A loader. Without a named pool, pure-Python work runs in processes, because it holds the interpreter lock."""
 
     def __init__(
         self, workload: Workload, workers: int, library: str, hand_over: Callable[[Any], Any], pool: str = ""

@@ -1,10 +1,10 @@
-"""Augmentations on batches that lie in memory: ours, and those of torchvision's ``transforms.v2``, one thread each.
+"""Augmentations of batches in memory: ours, and torchvision's ``transforms.v2``, with one thread each.
 
-torchvision takes tensors ``(n, 3, h, w)``, which lie ready so. A transform that is given a batch draws once for all of
-it; so its users, who want draws for each image, call it in their data set, an image at a time, and stack the results:
-``torchvision-images``. ``torchvision-batch`` is the one call with one draw, the fastest that it can be.
+torchvision takes tensors ``(n, 3, h, w)``, which are prepared in that layout. A transform of a batch draws once for the
+whole batch. To get draws for each image, users call it in their data set, one image at a time, and stack the results:
+``torchvision-images``. ``torchvision-batch`` is a single call with one draw, the fastest possible use.
 
-Ours write in place to the batch that they are given, as they do in ``source.map``, where nobody else holds it.
+Ours write in place to their batch, as in ``source.map``, where no other object holds the batch.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, in the words of both libraries.
+    """One operation in both libraries.
 
     Attributes:
-        name: Short.
-        title: For the page.
-        ours: Makes it of ``batchup_ng.augment``.
-        theirs: Makes it of ``torchvision.transforms.v2``.
+        name: Short name.
+        title: Title on the page.
+        ours: Function that makes it from ``batchup_ng.augment``.
+        theirs: Function that makes it from ``torchvision.transforms.v2``.
         floats: Whether images are float32 from 0 to 1.
-        whole: Whether it works on whole batches only, and on their labels.
+        whole: Whether it works only on whole batches, with their labels.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Operation:
 
 
 def normalizing(v2: Any, dtype: str) -> Any:
-    """To float32 from 0 to 1, normalised, then to `dtype`."""
+    """Return the transform to float32 from 0 to 1, then normalised, then to `dtype`."""
     import torch
 
     to = v2.ToDtype(torch.float32, scale=True)
@@ -54,7 +54,7 @@ def normalizing(v2: Any, dtype: str) -> Any:
 
 
 def normalizes(layout: str, dtype: str) -> Operation:
-    """Normalising to a layout and dtype; theirs stays channels first."""
+    """Return the operation that normalises to a layout and dtype; torchvision's stays channels first."""
     return Operation(
         f"normalize-{layout.lower()}-{dtype}",
         f"normalize, to {dtype} {layout}",
@@ -118,7 +118,7 @@ OPERATIONS = (
 
 
 class Ready:
-    """Batches in memory, in order; without an operation they are handed out as they are."""
+    """Batches in memory, in order. Without an operation they are delivered unchanged."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         images, labels = open_data(workload).columns
@@ -132,13 +132,13 @@ class Ready:
         self.lie_ready()
 
     def lie_ready(self) -> None:
-        """Import the library, and make the operation."""
+        """Import the library and make the operation."""
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return iter(self.batches)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 class Ours(Ready):
@@ -151,7 +151,7 @@ class Ours(Ready):
         cv2.setNumThreads(1)
         memory = BufferPool()
         self.lent = [(memory.empty(x.shape, x.dtype), y) for x, y in self.batches]
-        # In a map of a source the batch belongs to the operation, as here.
+        # As in a map of a source, the operation owns the batch.
         self.apply = (
             partial(self.operation.ours(augment).writing_to, (0,))
             if self.operation
@@ -193,7 +193,7 @@ class Theirs(Ready):
 
 
 def torchvision_v2() -> Any:
-    """``torchvision.transforms.v2``, also of a torchvision without its compiled operators, two of which it names."""
+    """Return ``torchvision.transforms.v2``. If torchvision lacks its compiled operators, declare two that v2 names."""
     import torch
 
     try:
@@ -204,7 +204,7 @@ def torchvision_v2() -> Any:
             lack.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         from torchvision.transforms import v2
 
-        v2.lack = lack  # lives as long as the module
+        v2.lack = lack  # must live as long as the module
     return v2
 
 

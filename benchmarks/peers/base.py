@@ -1,7 +1,7 @@
-"""The seam that every peer implements.
+"""The interface of a peer.
 
-The parent sees a :class:`Variant` only, so that a peer's module must import its library inside the functions that
-``open`` reaches, never at the top.
+The parent sees only a :class:`Variant`. So a peer's module must import its library inside the functions that ``open``
+calls, never at the top.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ OURS, BEFORE = "ours", "before"
 class Feed(Protocol):
     """A loader of one workload, in the process that measures it.
 
-    Opening it loads the data and imports the library, both untimed; the first :meth:`epoch` makes the pool or the
-    workers, timed, and keeps them for the epochs that follow. Between epochs nothing may be working.
+    Opening it loads the data and imports the library, both untimed. The first :meth:`epoch` starts the pool or the
+    workers, timed, and keeps them for later epochs. Between epochs no background work may run.
     """
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch, shuffled: arrays or tensors in memory, each valid until the next."""
+        """Yield the shuffled batches of an epoch: arrays or tensors in memory, each valid until the next."""
 
     def close(self) -> None:
-        """End what the first epoch started; the next epoch would start it once more."""
+        """Stop the pool or the workers; the next epoch would start them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +34,15 @@ class Variant:
     """One way to use one library.
 
     Attributes:
-        name: Unique; by custom ``<family>-<how>``.
+        name: Unique name, by convention ``<family>-<how>``.
         family: The library, as ``--peers`` calls it.
-        module: The ``__name__`` of the module whose ``VARIANTS`` has it, for the peer's process to find it by.
+        module: ``__name__`` of the module whose ``VARIANTS`` contains it; the peer's process imports that module.
         open: Called in the peer's process with the workload and the number of workers.
-        needs: Modules without which the variant is absent.
-        copies: About how many times its processes hold the workload's ``nbytes``, all together.
-        workloads: Those that it can deliver; empty for all.
+        needs: Modules; if one is missing, the variant is absent.
+        copies: Approximate number of copies of the workload's ``nbytes`` in all its processes together.
+        workloads: Workloads that it can deliver; empty for all.
         usual: Whether it takes part in studies that do not name it.
-        checkout: Where the library is taken from; empty for this tree.
+        checkout: Checkout with the library; empty for this tree.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Variant:
 
     @property
     def original(self) -> str:
-        """Its name in its module."""
+        """Name in its module."""
         return self.name.partition("@")[0]
 
     def taken_from(self, checkout: str) -> Variant:
-        """The same variant, with the library of another checkout."""
+        """Return the variant with the library of another checkout."""
         return replace(self, name=f"{self.name}@{BEFORE}", family=BEFORE, checkout=checkout)

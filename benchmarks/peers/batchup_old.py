@@ -1,6 +1,6 @@
-"""BatchUp 0.2.3, the library that this one follows; its process pool sends a pickle of the arrays to every worker.
+"""BatchUp 0.2.3, the model of this library. Its process pool sends a pickle of the arrays to every worker.
 
-What its last release takes from older versions of Python (``collections.Iterator``) is given back before the import.
+Its last release needs names of older Pythons (``collections.Iterator``), which are restored before the import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.workloads.base import Batch, Workload
 
 
 class BatchupFeed:
-    """A data source, with a pool that is made in the first epoch; without `pool`, the source's own iterator."""
+    """A data source with a pool that the first epoch makes. Without `pool`, the source's own iterator."""
 
     def __init__(self, workload: Workload, workers: int, pool: str = "") -> None:
         if not hasattr(collections, "Iterator"):
@@ -40,7 +40,7 @@ class BatchupFeed:
         return batches
 
     def close(self) -> None:
-        """The pools of BatchUp have no close; their processes end with the process group."""
+        """Drop the source. BatchUp's pools have no close; their processes end with the process group."""
         self.feed = None
 
 

@@ -1,4 +1,4 @@
-"""batchup_ng's ``Cached`` around picture files, and, as what it may reach, the same pictures decoded before."""
+"""batchup_ng's ``Cached`` around image files, and as its upper limit the same images decoded in advance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.workloads.base import Workload
 
 
 class CachedFeed(OurFeed):
-    """A source whose rows are kept in memory, or in a file in a folder of its own."""
+    """A source that keeps its rows in memory, or in a file in its own folder."""
 
     def __init__(self, workload: Workload, workers: int, pool: str, kept: str) -> None:
         super().__init__(workload, workers, pool)
@@ -33,7 +33,7 @@ class CachedFeed(OurFeed):
     def close(self) -> None:
         super().close()
         if self.folder is not None:
-            self.folder.cleanup()  # the next epoch has the file that is open
+            self.folder.cleanup()  # the next epoch uses the open file
 
 
 VARIANTS = tuple(

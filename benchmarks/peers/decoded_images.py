@@ -1,7 +1,7 @@
 """JPEG files decoded by other libraries than Pillow: in bare threads, by us, in workers of torch, by tf.data.
 
-``turbo`` decodes by simplejpeg and resizes by Pillow, antialiased; ``fast`` decodes by simplejpeg, reduced by 2, 4 or 8
-where the picture stays large enough, and resizes by OpenCV; ``opencv`` does so without reducing, as most programs do.
+``turbo`` decodes by simplejpeg and resizes by Pillow, antialiased. ``fast`` decodes by simplejpeg, reduced by 2, 4 or 8
+if the image stays large enough, and resizes by OpenCV. ``opencv`` does the same without reducing, as most programs do.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class OurImages(OurFeed):
 
 
 class TfData:
-    """``tf.data`` as its guides say: shuffled paths, decoded and resized in parallel, batched, prefetched.
+    """``tf.data`` as in its guides: shuffled paths, decoded and resized in parallel, batched, prefetched.
 
-    Its filter is bilinear, not antialiased; pixels are rounded to bytes, as those of the others are.
+    Its filter is bilinear, not antialiased. Pixels are rounded to bytes, as in the other variants.
     """
 
     def __init__(self, workload: Workload, workers: int, ratio: int = 1) -> None:
@@ -55,18 +55,18 @@ class TfData:
         self.batches = batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def samples(self, paths: Any, load_all: Callable[[Any], Any], shuffle: Callable[[Any], Any]) -> Any:
-        """The data set of the pictures, in another order each time."""
+        """Return the data set of the images, in another order each time."""
         return load_all(shuffle(paths))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return iter(self.batches.as_numpy_iterator())
 
     def close(self) -> None:
-        """Its threads end with the iterator."""
+        """Do nothing: its threads end with the iterator."""
 
 
 def by(how: Callable[..., None], feed: Callable[[Workload, int], Feed]) -> Callable[[Workload, int], Feed]:
-    """A feed that decodes so."""
+    """Return a feed with this decoder."""
     return lambda workload, workers: feed(images.decoded(workload, how), workers)
 
 

@@ -1,6 +1,6 @@
-"""Loaders whose batches are on a GPU, or on the CPU where there is none: x ``(n, 3, h, w)``, y ``(n,)``, tensors.
+"""Loaders whose batches are tensors on a GPU, or on the CPU if there is no GPU: x ``(n, 3, h, w)``, y ``(n,)``.
 
-``plain-same-batch`` hands out one batch again and again: how fast a device can be.
+``plain-same-batch`` delivers the same batch every time: the highest rate of a device.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from benchmarks.workloads.base import Batch, Workload
 
 
 def device() -> str:
-    """Where batches go."""
+    """Return the device of the batches."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class SameBatch:
-    """A batch that is on the device all the time."""
+    """A batch that stays on the device."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         rows = np.arange(min(workload.batch_size, workload.samples))
@@ -39,7 +39,7 @@ class SameBatch:
         return repeat(self.batch, self.batches)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 def to_device(loader: Any) -> Any:
@@ -49,7 +49,7 @@ def to_device(loader: Any) -> Any:
 
 
 class TorchOnDevice(TorchFeed):
-    """Whole batches, pinned by the loader's own thread, whose copies the loop begins and does not wait for."""
+    """Whole batches, pinned by the loader's own thread. The loop starts their copies and does not wait for them."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         super().__init__(workload, workers, Batches, collate_fn=tensors, pin_memory=device() == "cuda")

@@ -1,6 +1,6 @@
 """``litdata``: a ``StreamingDataLoader`` with workers over a copy of the samples in its own chunks of 64 MB.
 
-It reads them in order, or shuffles the chunks and the samples of each.
+It reads them in order, or shuffles the chunks and the samples in each.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ CHUNK_BYTES = 64 << 20
 
 
 class LitData:
-    """A loader that is made in the first epoch; the copy is written when the first of these is opened."""
+    """A loader that the first epoch makes. Opening the first of them writes the copy."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
-        import litdata  # type: ignore[import-not-found]  # installed by those who compare with it
+        import litdata  # type: ignore[import-not-found]  # optional, only for this comparison
 
         folder = Path(workload.folder, "litdata")
         if not folder.exists():
@@ -37,7 +37,7 @@ class LitData:
         return iter(self.loader)
 
     def close(self) -> None:
-        """Workers end with the last reference to the loader."""
+        """Drop the loader; its workers end with the last reference."""
         self.loader = None
 
 

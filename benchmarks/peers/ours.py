@@ -1,7 +1,7 @@
-"""batchup_ng itself, by each kind of worker, with the defaults that a user has.
+"""batchup_ng itself, with each kind of worker and the user's defaults.
 
-``ours-one-process`` runs its workers as threads of one other process; ``ours-spawn`` starts a new interpreter for
-each worker instead of forking them from a server.
+``ours-one-process`` runs its workers as threads of one other process. ``ours-spawn`` starts a new interpreter for each
+worker instead of forking workers from a server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHUFFLES: dict[str, Any] = {"random": SEED, "contiguous": False, "blocks": ("blo
 
 
 class OurFeed:
-    """A data source, with a pool that is made in the first epoch; without `pool`, the source's own iterator."""
+    """A data source with a pool that the first epoch makes. Without `pool`, the source's own iterator."""
 
     def __init__(self, workload: Workload, workers: int, pool: str = "", **options: Any) -> None:
         import batchup_ng as bu
@@ -46,7 +46,7 @@ class OurFeed:
 
 
 def one_process(workload: Workload, workers: int) -> OurFeed:
-    """One process that runs so many tasks at once."""
+    """Return a pool of one process that runs `workers` tasks at once."""
     return OurFeed(workload, workers, "WorkerProcessPool", processes=1, threads=workers)
 
 

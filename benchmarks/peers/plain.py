@@ -1,6 +1,6 @@
-"""``plain``: the loop that one writes by hand, the least that the task costs one thread.
+"""``plain``: a hand-written loop, the lowest cost of the task on one thread.
 
-No errors are handled; one batch of memory is used again and again.
+It handles no errors, and reuses the memory of one batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.workloads.base import Batch, Workload, shuffled
 
 
 class Loop:
-    """One thread, which reads into one batch."""
+    """One thread that reads into the memory of one batch."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         self.workload = workload
@@ -30,7 +30,7 @@ class Loop:
             yield out
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 VARIANTS = (Variant(name="plain", family="plain", module=__name__, open=Loop),)

@@ -1,6 +1,6 @@
 """``plain-processes``: forked processes that read into shared memory made once, 16 batches in flight.
 
-Row numbers alone travel, by a pipe to each worker, which answers with a byte; the consumer gets views of the memory.
+Each worker gets only row numbers, through a pipe, and answers with a byte. The consumer gets views of the memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.workloads.base import Batch, Workload, shuffled
 
 
 class Processes(Loop):
-    """Worker and slot of a batch follow from its number, counted on from epoch to epoch; it is valid until the next."""
+    """Forked workers. A batch's number over all epochs gives its worker and slot. A batch is valid until the next."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         super().__init__(workload, workers)
@@ -45,14 +45,14 @@ class Processes(Loop):
             yield oldest(running)
 
     def start(self, first: int) -> tuple[Any, Connection]:
-        """Fork a worker, which has the data since it is a copy of this process."""
+        """Fork a worker. It has the data, because it is a copy of this process."""
         here, there = multiprocessing.Pipe()
         worker = multiprocessing.get_context("fork").Process(target=self.serve, args=(there, first), daemon=True)
         worker.start()
         return worker, here
 
     def serve(self, pipe: Connection, first: int) -> None:
-        """Read each batch that is asked for, until an empty message."""
+        """Read each requested batch, until an empty message arrives."""
         for k in count(first, self.workers):
             rows = np.frombuffer(pipe.recv_bytes(), np.int64)
             if len(rows) == 0:
@@ -69,12 +69,12 @@ class Processes(Loop):
 
 
 def shared_like(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Memory that forked processes share, for an array of that kind."""
+    """Return an array like `array` in memory that forked processes share."""
     return np.frombuffer(mmap.mmap(-1, array.nbytes), array.dtype).reshape(array.shape)
 
 
 def oldest(running: deque[tuple[Connection, Batch]]) -> Batch:
-    """The next batch, once it is there."""
+    """Wait for the next batch and return it."""
     pipe, out = running.popleft()
     pipe.recv_bytes()
     return out

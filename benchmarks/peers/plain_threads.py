@@ -13,11 +13,11 @@ from benchmarks.peers.plain import Loop
 from benchmarks.workloads.base import Batch, Workload, shuffled
 
 AHEAD = 16
-"""How many batches are in flight."""
+"""Batches in flight."""
 
 
 class Threads(Loop):
-    """A batch is valid until the next: its slot is then that of the batch to submit."""
+    """A thread executor. A batch is valid until the next, which reuses its slot for a new batch."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         super().__init__(workload, workers)
@@ -42,7 +42,7 @@ class Threads(Loop):
 
 
 def oldest(running: deque[tuple[Future[None], Batch]]) -> Batch:
-    """The next batch, once it is there."""
+    """Wait for the next batch and return it."""
     future, out = running.popleft()
     future.result()
     return out

@@ -1,17 +1,17 @@
 """Ray on this machine: bare actors, our pool of actors, Ray Data.
 
-Each variant has a Ray of its own, with as many CPUs as there are workers, which its first epoch starts and waits for;
-``figures["connect_seconds"]`` tells how long that took. Pictures are decoded by simplejpeg and resized by Pillow in all
-but ``ray-data``, as :class:`~batchup_ng.ImageFiles` does.
+Each variant has its own Ray, with as many CPUs as workers. Its first epoch starts Ray and waits for it;
+``figures["connect_seconds"]`` is the time of that start. All variants except ``ray-data`` decode images by simplejpeg
+and resize them by Pillow, as :class:`~batchup_ng.ImageFiles` does.
 
-``plain-ray`` copies each batch into memory that is used again, as ``ours-ray`` does; ``plain-ray-views`` hands out what
-lies in Ray's store, as ``ours-ray-views`` does. In both 16 calls are under way.
+``plain-ray`` copies each batch into reused memory, as ``ours-ray`` does. ``plain-ray-views`` delivers views of Ray's
+store, as ``ours-ray-views`` does. In both, 16 calls are in flight.
 
-``ray-data`` is what the guides of Ray Data show: a data set of blocks of 2,000 rows in Ray's store, read with the
-blocks in another order each epoch and shuffled among 1,000 rows ("local shuffle"), or ``read_images`` of shuffled
-paths, which decodes by Pillow. Of arrays it is spared the shuffle of all rows that everybody else does:
-``ray-data-shuffle`` has it, by ``random_shuffle``. ``ray-data-rows`` is the nearest to ours that Ray Data has: the
-shuffled row numbers are its data set, which tasks turn into batches, from the same data in Ray's store.
+``ray-data`` follows the guides of Ray Data: a data set of blocks of 2,000 rows in Ray's store, read with the blocks in
+another order each epoch and shuffled among 1,000 rows ("local shuffle"), or ``read_images`` of shuffled paths, which
+decodes by Pillow. For arrays it omits the shuffle of all rows that every other variant does; ``ray-data-shuffle`` does
+it by ``random_shuffle``. ``ray-data-rows`` is Ray Data's closest counterpart to ours: its data set is the shuffled row
+numbers, and its tasks turn them into batches, from the same data in Ray's store.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from benchmarks.workloads import images, open_data
 from benchmarks.workloads.base import Batch, Data, Rows, Workload, shuffled
 
 BLOCK, LOCAL, TOGETHER = 2_000, 1_000, 16
-"""Rows of a block of ``ray-data``, and among how many they are shuffled; batches of a block of ``ray-data-rows``, which
-was slower with 1 and with 4."""
+"""Rows of a block of ``ray-data``; rows among which it shuffles; batches of a block of ``ray-data-rows``, which was
+slower with 1 and with 4."""
 
 
 class Connection:
-    """A Ray of this machine alone."""
+    """A Ray cluster of only this machine."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -47,11 +47,11 @@ class Connection:
 
         self.ray = ray
         self.options = {"num_cpus": workers, "object_store_memory": 3 * workload.nbytes + (1 << 30)}
-        self.folder = ""  # of its sockets, whose names have 107 bytes at most
+        self.folder = ""  # for its sockets, whose names may have at most 107 bytes
         self.figures: dict[str, float] = {}
 
     def open(self) -> None:
-        """Start it if it does not run."""
+        """Start Ray if it does not run."""
         if not self.ray.is_initialized():
             self.folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
             begin = time.perf_counter()
@@ -85,7 +85,7 @@ class Ours(OurFeed):
 
 
 class Reader:
-    """An actor: reads batches into memory made once, which Ray copies."""
+    """An actor that reads batches into memory made once, which Ray copies."""
 
     def __init__(self, data: Data, rows: int) -> None:
         self.data = data
@@ -98,7 +98,7 @@ class Reader:
 
 
 class Feed:
-    """What the variants without us have in common."""
+    """Shared base of the variants without our library."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         self.workload = images.decoded(workload, images.by_turbo) if workload.kind == "images" else workload
@@ -109,13 +109,13 @@ class Feed:
         self.stored: Any = None
 
     def open(self) -> None:
-        """Start Ray, and what is kept from epoch to epoch."""
+        """Start Ray, and store the data for all epochs."""
         self.connection.open()
         if self.stored is None:
             self.stored = self.store(self.connection.ray)
 
     def store(self, ray: Any) -> Any:
-        """The data in Ray's store."""
+        """Put the data into Ray's store; return the reference."""
         return ray.put(self.data)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Feed:
 
 
 class Actors(Feed):
-    """A loop over bare actors, which get row numbers; it has the batches in order."""
+    """A loop over bare actors, which get row numbers. Batches arrive in order."""
 
     def __init__(self, workload: Workload, workers: int, *, copy: bool) -> None:
         super().__init__(workload, workers)
@@ -145,7 +145,7 @@ class Actors(Feed):
             yield self.oldest(running)
 
     def oldest(self, running: deque[Any]) -> Batch:
-        """The next batch, once it is there."""
+        """Wait for the next batch and return it."""
         batch: Batch = self.connection.ray.get(running.popleft())
         if self.slot is None:
             return batch
@@ -156,7 +156,7 @@ class Actors(Feed):
 
 
 def read(table: dict[str, Any], data: Any) -> dict[str, Any]:
-    """A batch of Ray Data's from one of row numbers."""
+    """Return the samples of a Ray Data batch of row numbers."""
     import ray
 
     return dict(zip("xy", ray.get(data).batch(table["data"]), strict=False))
@@ -204,7 +204,7 @@ class DataOfBlocks(Feed):
 
 
 class DataOfFiles(Feed):
-    """Ray Data over pictures; their labels are looked up by path."""
+    """Ray Data over images. Labels are looked up by path."""
 
     def store(self, ray: Any) -> Any:
         pictures, labels = self.data.columns
@@ -222,7 +222,7 @@ class DataOfFiles(Feed):
 
 
 def by_kind(workload: Workload, workers: int) -> Feed:
-    """Ray Data as its guides use it."""
+    """Ray Data as in its guides."""
     return (DataOfFiles if workload.kind == "images" else DataOfBlocks)(workload, workers)
 
 

@@ -1,7 +1,7 @@
-"""Ways to read the files of the ``storage`` workload that belong to one format or order.
+"""Variants for one format or order of the ``storage`` workload.
 
-``plain-blocks`` reads 50 groups of rows, shuffles their rows, hands out batches. ``webdataset`` reads shards in random
-order, shuffled among 1,000 rows, as its guides say.
+``plain-blocks`` reads 50 groups of rows, shuffles their rows, and delivers batches. ``webdataset`` reads shards in
+random order, shuffled among 1,000 rows, as in its guides.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from benchmarks.workloads.base import Batch, Workload
 from benchmarks.workloads.storage import Data
 
 WINDOW = 50
-"""Groups whose rows are mixed."""
+"""Groups whose rows are mixed at a time."""
 SHUFFLED = 1000
 """Rows among which a stream is shuffled."""
 
 
 class Blocks(Loop):
-    """One thread, which reads as many groups as a window has in random order into memory that is used again."""
+    """One thread that reads a window of groups at a time, in random order, into reused memory."""
 
     data: Data
 
@@ -67,9 +67,9 @@ class WebDataset(Loaded):
 
 
 class HuggingFace:
-    """A ``datasets.Dataset`` over Arrow's map of a file; without workers, of which it has none.
+    """A ``datasets.Dataset`` over Arrow's map of a file. It has no workers.
 
-    In Arrow's format, whose columns NumPy views: the format of NumPy makes all whole numbers ``int64``.
+    It uses the ``arrow`` format, whose columns NumPy views; the ``numpy`` format would make all integers ``int64``.
     """
 
     format = "arrow"
@@ -79,7 +79,7 @@ class HuggingFace:
         self.rows = self.opened().with_format(self.format)
 
     def opened(self) -> Any:
-        """The rows in the order of the file."""
+        """Return the rows in the order of the file."""
         import datasets  # type: ignore[import-untyped]  # ships no types
 
         return datasets.Dataset(datasets.table.InMemoryTable(self.data.file.table))
@@ -90,16 +90,16 @@ class HuggingFace:
             yield self.images(batch["x"]).reshape(-1, *self.data.shape), np.asarray(batch["y"])
 
     def images(self, column: Any) -> np.ndarray:
-        """The pixels of a batch, lists of a fixed size."""
+        """Return the pixels of a batch of lists of a fixed size."""
         pixels: np.ndarray = column.combine_chunks().flatten().to_numpy()
         return pixels
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 class HuggingFaceStream(HuggingFace):
-    """An ``IterableDataset`` over a Parquet file, in order: one that is shuffled sleeps for 5 s in each epoch."""
+    """An ``IterableDataset`` over a Parquet file, in order. If shuffled, it would sleep for 5 s in each epoch."""
 
     format = "numpy"
 

@@ -1,4 +1,4 @@
-"""``tf.data`` that decodes once: its own ``cache()`` behind the decoder, the shuffle behind that, as its guides say."""
+"""``tf.data`` that decodes once: the decoder, then its own ``cache()``, then the shuffle, as in its guides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.workloads.base import Workload
 
 
 class TfCached(TfData):
-    """Keeps pictures in memory, or in files of a folder of its own."""
+    """A pipeline that keeps images in memory, or in files of its own folder."""
 
     def __init__(self, workload: Workload, workers: int, in_files: bool = False) -> None:
         self.folder = tempfile.TemporaryDirectory()

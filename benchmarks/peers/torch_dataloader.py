@@ -1,8 +1,7 @@
-"""One ``DataLoader`` of PyTorch's, by itself and on a pool of ours.
+"""A PyTorch ``DataLoader``, alone and on a pool of ours.
 
-All variants make the same object, of the data set that its users would have: a ``TensorDataset`` of arrays, a
-``datasets.Dataset`` of a table, else a class with ``__getitem__``. PyTorch's workers stay from epoch to epoch, as ours
-do.
+All variants make the same object, from the data set that its users would have: a ``TensorDataset`` of arrays, a
+``datasets.Dataset`` of a table, else a class with ``__getitem__``. PyTorch's workers stay for all epochs, as ours do.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from benchmarks.workloads.base import Batch, Workload
 
 
 class LoaderFeed:
-    """A ``DataLoader`` that is made in the first epoch, on a pool or not."""
+    """A ``DataLoader`` that the first epoch makes, with or without a pool."""
 
     def __init__(self, workload: Workload, workers: int, *, pooled: bool = False, in_workers: bool = False) -> None:
         import torch.utils.data
@@ -39,14 +38,14 @@ class LoaderFeed:
         return map(parts, self.loader) if self.named else iter(self.loader)
 
     def close(self) -> None:
-        """Workers of PyTorch's end with the last reference to the loader."""
+        """Drop the loader; PyTorch's workers end with the last reference."""
         if hasattr(self.loader, "close"):
             self.loader.close()
         self.loader = None
 
 
 def dataset_of(workload: Workload) -> Any:
-    """The data set that users of PyTorch would make of such data."""
+    """Return the data set that PyTorch users would make from the data."""
     import torch.utils.data
 
     data = open_data(workload)
@@ -56,18 +55,18 @@ def dataset_of(workload: Workload) -> Any:
         import datasets  # type: ignore[import-untyped]  # ships no types
         import tqdm
 
-        tqdm.tqdm.monitor_interval = 0  # or progress bars that are not even shown would start a thread
+        tqdm.tqdm.monitor_interval = 0  # otherwise even hidden progress bars start a thread
         return datasets.Dataset.from_dict(dict(zip("xy", data.columns, strict=True))).with_format("torch")
     return Samples(data, workload.samples)
 
 
 def parts(batch: Any) -> Batch:
-    """A batch by name, in its order."""
+    """Return the columns of a batch by name, as a tuple in order."""
     return [batch["x"], batch["y"]]
 
 
 def variants(suffix: str, workloads: tuple[str, ...], *needs: str) -> tuple[Variant, ...]:
-    """The variants for some workloads."""
+    """Return the variants for some workloads."""
     theirs = partial(Variant, module=__name__, family="torch", workloads=workloads, needs=needs, usual=False, copies=2)
     ours = partial(theirs, family=OURS, needs=("batchup_ng", *needs))
     return (

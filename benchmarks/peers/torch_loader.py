@@ -1,8 +1,8 @@
 """``torch.utils.data.DataLoader`` in its best settings.
 
-``torch-none`` and ``torch-workers`` read a sample at a time with the default collate, as most programs do; the others
-give the data set ``__getitems__``, read a batch at once and make no further copy of it, the quickest that the public
-interface allows. Workers stay; the start method is the platform's where none is named.
+``torch-none`` and ``torch-workers`` read one sample at a time with the default collate, as most programs do. The data
+set of the others has ``__getitems__``: it reads a batch at once without a further copy, the fastest way that the public
+interface allows. Workers stay. The start method is the platform's default unless the name says another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Samples:
 
 
 class Batches(Samples):
-    """The same with torch's hook for whole batches."""
+    """A map-style data set with torch's hook for whole batches."""
 
     def __getitems__(self, rows: list[int]) -> Batch:
         return self.data.batch(np.asarray(rows))
@@ -52,19 +52,19 @@ class Tensors(Samples):
 
 
 def as_it_is(batch: Batch) -> Batch:
-    """The collate of :class:`Tensors`: a batch is one already."""
+    """Return the batch unchanged; the collate of :class:`Tensors`."""
     return batch
 
 
 def tensors(batch: Batch) -> Batch:
-    """The collate of :class:`Batches`: tensors on the very memory of the arrays."""
+    """Return tensors that share the memory of the arrays; the collate of :class:`Batches`."""
     import torch
 
     return tuple([torch.from_numpy(array) for array in batch])
 
 
 class Loaded:
-    """A loader that ``make`` makes in the first epoch."""
+    """A loader that the first epoch makes by calling ``make``."""
 
     make: Callable[[], Any]
     loader: Any = None
@@ -74,12 +74,12 @@ class Loaded:
         return iter(self.loader)
 
     def close(self) -> None:
-        """Workers end with the last reference to the loader."""
+        """Drop the loader; its workers end with the last reference."""
         self.loader = None
 
 
 class TorchFeed(Loaded):
-    """PyTorch's own."""
+    """PyTorch's own loader."""
 
     def __init__(self, workload: Workload, workers: int, dataset: type[Samples] = Samples, **options: Any) -> None:
         import torch.utils.data
@@ -87,13 +87,13 @@ class TorchFeed(Loaded):
         options = {"batch_size": workload.batch_size, **options}
         if options.pop("in_workers", True):
             options |= {"num_workers": workers, "persistent_workers": True}
-        loader: Any = torch.utils.data.DataLoader  # its type wants a subclass of Dataset; its code does not
+        loader: Any = torch.utils.data.DataLoader  # its type hint demands a subclass of Dataset, its code does not
         options["shuffle"] = workload.order != "contiguous"
         self.make = partial(loader, dataset(open_data(workload), workload.samples), **options)
 
 
 def open_tensors(workload: Workload, workers: int) -> TorchFeed:
-    """The feed of ``torch-tensors``."""
+    """Return the feed of ``torch-tensors``."""
     multiprocessing.set_forkserver_preload(["torch", __name__])
     return TorchFeed(workload, workers, Tensors, collate_fn=as_it_is, multiprocessing_context="forkserver")
 

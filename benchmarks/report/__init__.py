@@ -1,1 +1,1 @@
-"""What a page says: columns, tables, the heading, the same as JSON; a plot."""
+"""The page of a study: columns, tables, heading, the same as JSON, and a plot."""

@@ -1,7 +1,7 @@
-"""Cells of a variant's row, and ratios: pure functions of what was measured.
+"""Cells of a variant's row, and ratios: pure functions of the measurements.
 
-A ratio of two variants is the *median over the rounds of the ratio within a round*: rounds are interleaved, so that a
-slow minute of the machine meets both sides of it and cancels.
+A ratio of two variants is the *median over the rounds of the ratio within a round*. Rounds are interleaved: a slow
+minute of the machine affects both sides and cancels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.records import Outcome, Reading
 
 
 def number(value: float) -> str:
-    """Three significant digits, without exponent; a dash for what is not a number.
+    """Return a value with three significant digits, without exponent; a dash for NaN.
 
     >>> number(1234.5), number(12.345), number(0.012345), number(0), number(math.nan)
     ('1,234', '12.3', '0.0123', '0', '–')
@@ -29,46 +29,46 @@ def number(value: float) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio; ``n/a`` where there is none."""
+    """Return a ratio as text; ``n/a`` if there is none."""
     return "n/a" if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def middle(outcome: Outcome, reading: Reading) -> float:
-    """The median over the rounds."""
+    """Return the median over the rounds."""
     return median(map(reading, outcome.rounds))
 
 
 def ratios(reading: Reading, of: Outcome, to: Outcome) -> list[float]:
-    """How many times as much `of` reads as `to`, round by round; empty where either has no rounds."""
+    """Return the ratio of `of` to `to` for each round; empty if one of them has no rounds."""
     if not (of.told and to.told):
         return []
     return [a / b if b else math.nan for a, b in zip(map(reading, of.rounds), map(reading, to.rounds), strict=False)]
 
 
 def ratio(reading: Reading, of: Outcome, to: Outcome) -> float | None:
-    """The median of the ratios, or None where there are none."""
+    """Return the median of the ratios, or None if there are none."""
     return median(found) if (found := ratios(reading, of, to)) else None
 
 
 def median_cell(outcome: Outcome, reading: Reading) -> str:
-    """The median over the rounds."""
+    """Return the median over the rounds."""
     return number(middle(outcome, reading))
 
 
 def range_cell(outcome: Outcome, reading: Reading) -> str:
-    """The least and the most of the rounds."""
+    """Return the range over the rounds."""
     values = list(map(reading, outcome.rounds))
     return number(math.nan) if any(map(math.isnan, values)) else f"{number(min(values))} to {number(max(values))}"
 
 
 def first_cell(outcome: Outcome, reading: Reading) -> str:
-    """The first epoch's."""
+    """Return the reading of the first epoch."""
     return number(math.nan if outcome.first is None else reading(outcome.first))
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, what is read from an epoch, and how a variant's epochs become its cell."""
+    """A heading, a reading of an epoch, and a function from a variant's epochs to its cell."""
 
     title: str
     reading: Reading
@@ -76,5 +76,5 @@ class Column:
 
 
 def with_range(title: str, reading: Reading) -> tuple[Column, Column]:
-    """The median over the rounds, then the least and the most of them."""
+    """Return two columns: the median over the rounds, and their range."""
     return Column(title, reading), Column("range", reading, range_cell)

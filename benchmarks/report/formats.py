@@ -1,4 +1,4 @@
-"""The tables of the study of file formats: a row for each, the milliseconds of a batch in the cells."""
+"""The tables of the study of file formats: a row per format, milliseconds per batch in the cells."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from benchmarks.report.columns import middle, number, ratio, times
 from benchmarks.report.pages import HOW_RATIOS, table
 
 ORDERS = {"random": "at random", "blocks": "in blocks", "contiguous": "in order"}
-"""The orders of a workload, as the tables call them."""
+"""Names of a workload's orders in the tables."""
 POOLS = [(order, f"ours-{pool}") for order in ORDERS for pool in ("threads", "processes")]
 OVERVIEW = [*POOLS, ("random", "torch-workers")]
-"""Columns of the first table: the order, and who reads."""
+"""Columns of the first table: the order and the variant."""
 
 
 def tables(results: Sequence[Result]) -> list[str]:
-    """What a batch of each format costs, first by our pools, then, a table for each order, by all variants."""
+    """Return the cost of a batch of each format: a table of our pools, then a table of all variants for each order."""
     formats: dict[str, dict[str, Result]] = {}
     for result in results:
         formats.setdefault(FORMATS[result.workload.detail["format"]].title, {})[result.workload.order] = result
@@ -38,28 +38,28 @@ def tables(results: Sequence[Result]) -> list[str]:
 
 
 def found(result: Result) -> dict[str, Outcome]:
-    """The variants that were measured."""
+    """Return the measured variants."""
     return {outcome.name: outcome for outcome in result.outcomes if outcome.told}
 
 
 def gigabytes(orders: dict[str, Result]) -> str:
-    """What the file takes."""
+    """Return the size of the file in GB."""
     return number(next(iter(orders.values())).workload.detail["bytes"] * 1e-9)
 
 
 def batches(result: Result) -> str:
-    """How many there are in an epoch."""
+    """Return the number of batches of an epoch."""
     return str(-(-result.workload.samples // result.workload.batch_size))
 
 
 def milliseconds(result: Result | None, name: str) -> str:
-    """The median of a variant."""
+    """Return the median of a variant."""
     outcome = found(result).get(name) if result else None
     return number(middle(outcome, result.part.reading)) if result and outcome else "–"
 
 
 def compared(result: Result, name: str) -> str:
-    """The median of a variant, with its rate beside that of plain code."""
+    """Return the median of a variant, with its rate as a multiple of the plain loop's."""
     outcomes = found(result)
     plain = outcomes.get(result.part.usual[0])
     if plain is None or name not in outcomes or outcomes[name] is plain:

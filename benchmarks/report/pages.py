@@ -1,4 +1,4 @@
-"""The page of a study, with everything that its figures depend on; the same as JSON."""
+"""The page of a study, with all conditions of its figures; the same as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH = re.compile(r"(?<![\w/.:])(?:/[\w.+@-]+){2,}/?|[A-Za-z]:\\\S+")
 
 
 def without_paths(text: str) -> str:
-    """The text with file names cut out.
+    """Return the text without file names.
 
     >>> without_paths("FileNotFoundError: '/some/where/a.jpg' at 3/4")
     "FileNotFoundError: '<path>' at 3/4"
@@ -29,7 +29,7 @@ def without_paths(text: str) -> str:
 
 
 def page(study: Study, setting: Mapping[str, Any], results: Sequence[Result]) -> str:
-    """The report as a page of Markdown."""
+    """Return the report as a page of Markdown."""
     parts = [_heading(study, setting, results)]
     tables_of_all = study.tables or (_across if study.across else None)
     parts += tables_of_all(results) if tables_of_all else []
@@ -67,20 +67,20 @@ def _missing(outcomes: Sequence[Outcome]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, all columns but the first set to the right; empty where there are no rows."""
+    """Return a Markdown table, with all columns but the first right-aligned; empty if there are no rows."""
     sides = ("left", *["right"] * (len(head) - 1))
     return tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=sides) if rows else ""
 
 
 def _table(result: Result) -> str:
-    """A row for each variant that was measured."""
+    """Return a table with a row for each measured variant."""
     columns, told = result.part.columns, [outcome for outcome in result.outcomes if outcome.told]
     rows = [[one.name, *(column.cell(one, column.reading) for column in columns)] for one in told]
     return table(["variant", *(column.title for column in columns)], rows)
 
 
 def _against(result: Result) -> str:
-    """How many times as much ours read as each other variant; empty where there is nothing to compare."""
+    """Return the ratios of our variants to each other variant; empty if there is nothing to compare."""
     part, told = result.part, [outcome for outcome in result.outcomes if outcome.told]
     ours = [outcome for outcome in told if outcome.family == OURS]
     others = [outcome for outcome in told if outcome.family not in (OURS, BEFORE)]
@@ -92,7 +92,7 @@ def _against(result: Result) -> str:
 
 
 def _across(results: Sequence[Result]) -> list[str]:
-    """One table of medians, then one of ratios for each variant of ours; a column for each part."""
+    """Return a table of medians, then a table of ratios for each variant of ours, with a column for each part."""
     names = list(dict.fromkeys(outcome.name for result in results for outcome in result.outcomes if outcome.told))
     found = [{outcome.name: outcome for outcome in result.outcomes if outcome.told} for result in results]
     ours = [n for n in names if any(n in outcomes and outcomes[n].family == OURS for outcomes in found)]
@@ -113,9 +113,10 @@ def _across(results: Sequence[Result]) -> list[str]:
 
 
 def changes(results: Sequence[Result]) -> str:
-    """How many times as good each variant of ours is as the same of the other checkout; empty if there is none.
+    """Return how many times as good each variant of ours is as its counterpart of the other checkout, if there is any.
 
-    Above 1 is better, also where less is; beside the median stands the middle half of the ratios within a round.
+    Above 1 is better, also for figures where less is better. Next to the median is the middle half of the ratios within
+    a round.
     """
     rows = []
     for result in results:
@@ -133,7 +134,7 @@ def changes(results: Sequence[Result]) -> str:
 
 
 def cases(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """For JSON: everything that was measured; of each round also the figure that matters most, as ``values``."""
+    """Return all measurements for JSON, and as ``values`` the main figure of each round."""
     return [_case(result.part, result) for result in results]
 
 

@@ -1,8 +1,8 @@
-"""The sheet of pictures of docs/augmentation.md: four photographs before and after each operation.
+"""The sheet of images of docs/augmentation.md: four photographs before and after each operation.
 
     python -m benchmarks.report.pictures docs/figures/augmentation.jpg
 
-The photographs are those that scikit-image ships.
+scikit-image ships the photographs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 SIDE, TEXT, GAP, ROWS = 88, 17, 10, 5
-"""Pixels of a picture's side, of a line of text, between blocks; blocks below one another."""
+"""Pixels of an image's side, of a line of text, between blocks; number of blocks in a column."""
 PHOTOGRAPHS = {"astronaut": (60, 20, 320), "coffee": (130, 20, 330), "chelsea": (90, 0, 300), "rocket": (110, 40, 380)}
-"""Which photographs, and the square that is cut out of each: left, top, side."""
+"""Names of the photographs, and the square crop of each: left, top, side."""
 
 
 def photographs() -> np.ndarray:
@@ -31,7 +31,7 @@ def photographs() -> np.ndarray:
 
 
 def blocks() -> dict[str, Any]:
-    """Return what the sheet shows, in columns."""
+    """Return the images of the sheet, by columns."""
     from batchup_ng import augment as a
 
     grey = (128, 128, 128)
@@ -58,7 +58,7 @@ def blocks() -> dict[str, Any]:
 
 
 def sheet() -> Image.Image:
-    """Return all pictures on one sheet."""
+    """Return all images on one sheet."""
     from batchup_ng import SampleRng
 
     made = blocks()

@@ -1,4 +1,4 @@
-"""The plot of a study whose parts differ in the size of a batch: an SVG file that is the same for the same figures."""
+"""The plot of a study whose parts differ in batch size: an SVG file that depends only on the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STYLES = ("o-", "s--", "^-.", "D:", "v-", "X--", "P-.", "h:")
 
 
 def curves(study: Study, results: Sequence[Result]) -> str:
-    """The median of each variant by the bytes of a batch, as the text of an SVG file."""
+    """Return the median of each variant by the bytes of a batch, as the text of an SVG file."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ def curves(study: Study, results: Sequence[Result]) -> str:
             if outcome.told:
                 size = median(map(batch_bytes, outcome.rounds))
                 points.setdefault(outcome.name, []).append((size, middle(outcome, result.part.reading)))
-    # The user's own settings do not count, and nothing in the file depends on the day; text stays text.
+    # The file ignores the user's settings and contains no date. Text stays text.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"svg.hashsalt": study.name, "svg.fonttype": "none"})
@@ -43,5 +43,5 @@ def curves(study: Study, results: Sequence[Result]) -> str:
 
 
 def batch_bytes(epoch: Epoch) -> float:
-    """Of a batch, in the mean."""
+    """Return the mean bytes of a batch."""
     return epoch.bytes / epoch.batches

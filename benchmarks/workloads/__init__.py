@@ -1,7 +1,7 @@
 """The workloads: one file each, found by its name.
 
-A module has ``make(folder, quick)``, with which the parent writes the data once, and a class ``Data``, by which a
-peer's process reads them. One that no study names has a study of its own.
+A module has a function ``make(folder, quick)``, which the parent calls to write the data once, and a class ``Data``,
+which reads the data in a peer's process. A workload that no study names has its own study.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if
 
 
 def make(kind: str, folder: Path, *, quick: bool) -> Workload:
-    """Write the data of a workload to an empty folder; `quick` makes them tiny, to try the harness itself."""
+    """Write the data of a workload to an empty folder; `quick` makes them tiny, to test the harness itself."""
     made: Workload = import_module(f"{__name__}.{kind}").make(folder, quick)
     return made
 

@@ -1,7 +1,7 @@
 """``arrays``: 20,000 images of 128x128x3 bytes in memory, 983 MB, with a label each, no map.
 
-Each peer loads the file into memory of its own, as its users would: a ``numpy.memmap`` of a shared file would be a
-kind of array that some libraries send to their workers by name, hence data that their users do not have.
+Each peer loads the file into its own memory, as its users would. Some libraries send a ``numpy.memmap`` of a shared
+file to their workers by name, so a memmap would not represent the data of their users.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 def write(kind: str, folder: Path, samples: int, side: int) -> base.Workload:
-    """Write so many images of that size, and their labels."""
+    """Write `samples` images of a size, and their labels."""
     return save(kind, folder, np.random.default_rng(0).integers(0, 256, (samples, side, side, 3), dtype=np.uint8))
 
 
 def save(kind: str, folder: Path, images: np.ndarray) -> base.Workload:
-    """Write these images, and labels of theirs."""
+    """Write these images and their labels."""
     np.save(folder / "images.npy", images)
     return base.Workload(
         kind=kind,
@@ -38,7 +38,7 @@ def save(kind: str, folder: Path, images: np.ndarray) -> base.Workload:
 
 
 class Data(base.Data):
-    """Two arrays; where they are mapped, pickled as the names of their files (a pickled memmap is a copy)."""
+    """Two arrays. Mapped arrays are pickled as the names of their files, because a pickled memmap is a copy."""
 
     def __init__(self, workload: base.Workload) -> None:
         folder = Path(workload.folder)
@@ -54,4 +54,4 @@ class Data(base.Data):
 
     def fill(self, rows: base.Rows, out: base.Batch) -> None:
         for place, column in zip(out, self.columns, strict=True):
-            np.take(column, rows, axis=0, out=place, mode="clip")  # any other mode makes a copy on the way
+            np.take(column, rows, axis=0, out=place, mode="clip")  # any other mode makes an extra copy

@@ -1,4 +1,4 @@
-"""``decoded``: 4,096 images of 224x224x3 bytes in memory, 617 MB, with a label each: what a network trains on."""
+"""``decoded``: 4,096 images of 224x224x3 bytes in memory, 617 MB, with a label each, as input of a network."""
 
 from __future__ import annotations
 

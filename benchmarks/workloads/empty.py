@@ -11,14 +11,14 @@ from benchmarks.workloads import base
 
 
 def make(folder: Path, quick: bool) -> base.Workload:
-    """Nothing is written."""
+    """Return the workload; it has no files."""
     samples = 640 if quick else 320_000
     total = sum(range(samples))
     return base.Workload(kind="empty", folder=str(folder), samples=samples, y_sum=total, x_sum=total)
 
 
 def nothing(x: Any) -> Any:
-    """The map: the same array, in the tuple that a map returns."""
+    """Return the array unchanged, in the tuple that a map returns."""
     return (x,)
 
 

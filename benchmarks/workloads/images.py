@@ -1,7 +1,7 @@
 """``images``: 2,000 JPEG files of 400-560 x 300-420, decoded to 224x224 RGB bytes.
 
-They are cut from the two photographs that come with scikit-learn: synthetic pictures compress, hence decode, unlike
-real ones. A peer decodes by Pillow and resizes with its antialiased bilinear filter, unless its variant says how.
+They are crops of the two photographs of scikit-learn, because synthetic images compress and decode unlike real ones. A
+peer decodes by Pillow and resizes with its antialiased bilinear filter, unless its variant defines another way.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 def load_photographs() -> list[Any]:
-    """The two photographs, 640 x 427."""
+    """Return the two photographs, 640 x 427."""
     from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
 
     return [Image.fromarray(photograph) for photograph in load_sample_images().images]
 
 
 def write(kind: str, folder: Path, samples: int, save: Callable[[int, str], None]) -> base.Workload:
-    """Write the files, each by `save` of its row and path, and the labels."""
+    """Write the labels, and each file by a call of `save` with its row and path."""
     pictures = Pictures(folder, samples)
     for row, path in enumerate(pictures.paths):
         save(row, path)
@@ -84,16 +84,16 @@ def reduced(path: str, out: NDArray[np.uint8]) -> None:
 
 
 HOW = (by_pillow, by_turbo, by_opencv, reduced)
-"""The ways to decode, by the number in ``detail["how"]``."""
+"""Decoders, by the number in ``detail["how"]``."""
 
 
 def decoded(workload: base.Workload, how: Callable[[str, NDArray[np.uint8]], None]) -> base.Workload:
-    """The same files, decoded by another of `HOW`."""
+    """Return the workload with files that another of `HOW` decodes."""
     return replace(workload, detail={**workload.detail, "how": HOW.index(how)})
 
 
 class Pictures:
-    """Files as a column: indexed by rows, it decodes them. A library with such a column of its own takes `paths`."""
+    """A column of files: indexing by rows decodes them. A library with its own such column takes `paths`."""
 
     size = SIZE
 
@@ -114,7 +114,7 @@ class Pictures:
 
 
 class Data(base.Data):
-    """Pictures with their labels."""
+    """Images with their labels."""
 
     def __init__(self, workload: base.Workload) -> None:
         folder = Path(workload.folder)

@@ -1,7 +1,7 @@
 """``images-large``: 200 JPEG files of 4000x3000, as cameras write them, decoded to 224x224 RGB bytes.
 
-They are the photographs of ``images``, enlarged and given grain, or there would be nothing in them but low frequencies:
-some 5 MB each. 25 are made; each stands for eight files.
+They are the photographs of ``images``, enlarged, some 5 MB each. Without added grain they would have only low
+frequencies. 25 are made; each represents eight files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``order``: 10**8 rows that are their own numbers, computed: nothing but their order costs anything."""
+"""``order``: 10**8 computed rows, each equal to its number: only their order has a cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.workloads import base
 
 
 def make(folder: Path, quick: bool) -> base.Workload:
-    """Nothing is written."""
+    """Return the workload; it has no files."""
     samples = 10**5 if quick else 10**8
     total = samples * (samples - 1) // 2
     return base.Workload(
@@ -20,7 +20,7 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 class Numbers:
-    """A column in which row k is k."""
+    """A column whose row k is k."""
 
     def __init__(self, samples: int) -> None:
         self.samples = samples

@@ -1,4 +1,4 @@
-"""``photographs``: 256 crops of 224x224 RGB bytes in memory, of the photographs of ``images``, with a label each."""
+"""``photographs``: 256 crops of the photographs of ``images``, 224x224 RGB bytes in memory, with a label each."""
 
 from __future__ import annotations
 

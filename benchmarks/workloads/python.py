@@ -1,7 +1,6 @@
 """``python``: 4,000 samples of about 0.5 ms of pure-Python arithmetic each.
 
-The steps are those of a Lehmer generator, whose n-th state has a closed form: the expected sum is known without doing
-the work.
+Each step is one of a Lehmer generator. Its n-th state has a closed form, which gives the expected sum without the work.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ LOOPS = 8_000
 
 
 def burn(row: int, loops: int) -> int:
-    """Keep the interpreter busy for `loops` steps, with a result that depends on the row alone.
+    """Keep the interpreter busy for `loops` steps; return a result that depends only on the row.
 
     >>> burn(5, 1000) == 6 * pow(MULTIPLIER, 1000, MODULUS) % MODULUS
     True
@@ -29,7 +28,7 @@ def burn(row: int, loops: int) -> int:
 
 
 def make(folder: Path, quick: bool) -> base.Workload:
-    """Nothing is written."""
+    """Return the workload; it has no files."""
     samples, loops = (200, 20) if quick else (4_000, LOOPS)
     y_sum = sum((row + 1) * pow(MULTIPLIER, loops, MODULUS) % MODULUS for row in range(samples))
     return base.Workload(
@@ -39,7 +38,7 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 class Data(base.Data):
-    """Row numbers, to each of which the map adds what its work results in."""
+    """Row numbers. The map adds the result of its work to each."""
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (np.arange(workload.samples),)

@@ -1,6 +1,6 @@
-"""``remote``: 4,000 images of 128x128x3 bytes; a worker waits 0.5 ms for each, as for a storage that is far away.
+"""``remote``: 4,000 images of 128x128x3 bytes; a worker waits 0.5 ms for each, as for remote storage.
 
-The rate is that of a clock, whatever else the machine does: what a consumer waits for beside it is the library.
+A clock sets the rate, independent of the load of the machine. Any further wait of the consumer comes from the library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 class Data(arrays.Data):
-    """Arrays that take their time."""
+    """Arrays with a delay per row."""
 
     def map(self, images: Any, labels: Any) -> base.Batch:
         time.sleep(SECONDS * len(labels))

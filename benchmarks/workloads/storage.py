@@ -1,7 +1,7 @@
 """``storage``: 20,000 images of 128x128x3 bytes with a label each, 983 MB, in files of several formats.
 
-The images are smooth in their upper half, with four bits of noise in the lower one, so that they can be compressed to
-about half. A part's file is written when the part begins.
+The images are smooth in the upper half and have four bits of noise in the lower half. They compress to about half. A
+part's file is written when the part begins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.workloads import base
 
 
 def make(folder: Path, quick: bool) -> base.Workload:
-    """Write them as arrays, from which the other files are made."""
+    """Write the images and labels as arrays, the source of the other files."""
     images = pictures(*((300, 16) if quick else (20_000, 128)))
     workload = base.Workload(
         kind="storage", folder=str(folder), samples=len(images), y_sum=base.save_labels(folder, len(images)),
@@ -31,7 +31,7 @@ def make(folder: Path, quick: bool) -> base.Workload:
 
 
 def pictures(samples: int, side: int) -> np.ndarray:
-    """The images: ``(samples, side, side, 3) uint8``."""
+    """Return the images: ``(samples, side, side, 3) uint8``."""
     drawn, lines = np.random.default_rng(0), np.arange(side)
     slopes = [(down * lines[:, None] + right * lines) // 8 for down, right in product(range(-2, 3), repeat=2)]
     planes = np.array(slopes).astype(np.uint8)[..., None]
@@ -46,12 +46,12 @@ def pictures(samples: int, side: int) -> np.ndarray:
 
 
 def stored(workload: base.Workload, *, name: str, order: str) -> base.Workload:
-    """The same in a file of that format, which is written if it is not there yet, and its library is."""
+    """Return the workload in a file of that format. Write the file if it is missing and its library is installed."""
     form, path = FORMATS[name], Path(workload.folder, name)
     source = FORMATS["npy"](Path(workload.folder, "npy"), ())
     if not path.exists() and all(map(find_spec, form.needs)):
         form.write(path, source.x, source.y)
-        os.sync()  # or what is still being written would share the disk with the first part
+        os.sync()  # otherwise pending writes share the disk with the first part
     made = replace(workload, order=order, detail={"format": name, "bytes": size_of(path)})
     count = form.drawn * workload.batch_size
     if order != "random" or not 0 < count < workload.samples:
@@ -61,17 +61,17 @@ def stored(workload: base.Workload, *, name: str, order: str) -> base.Workload:
 
 
 def drawn_rows(rows: int, count: int) -> base.Rows:
-    """As many rows as a random epoch of a slow format has, in increasing order."""
+    """Return `count` random rows in increasing order, for a random epoch of a slow format."""
     return np.sort(np.random.default_rng(2).permutation(rows)[:count])
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file, or of all in a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
 
 
 class Data(base.Data):
-    """A file, opened in each process that reads from it; reads by the plain code of its format."""
+    """A file, opened by each process that reads it, with the plain code of its format."""
 
     def __init__(self, workload: base.Workload) -> None:
         self.workload, self.path = workload, Path(workload.folder, workload.detail["format"])
@@ -108,7 +108,7 @@ class Data(base.Data):
         return out
 
     def take(self, rows: base.Rows, out: base.Batch) -> None:
-        """Write rows in any order."""
+        """Write `rows`, in any order, into `out`."""
         self.file.take(rows if self.rows is None else self.rows[rows], *out)
 
     def fill(self, rows: base.Rows, out: base.Batch) -> None:

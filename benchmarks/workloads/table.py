@@ -1,4 +1,4 @@
-"""``table``: 20,000 rows of 64 numbers and a label, which variants put into tables of their own library."""
+"""``table``: 20,000 rows of 64 numbers and a label. Variants put them into tables of their own library."""
 
 from __future__ import annotations
 
