@@ -74,23 +74,23 @@ def fingerprint_of(accessor: Any) -> Any:
 
 
 def function_told(function: Any) -> str:
-    """Return a fingerprint of a function: module, name and bytecode. Functions that it calls do not count.
+    """Return a fingerprint of a function: module, name, bytecode and defaults. Functions that it calls do not count.
 
-    Callables of other kinds, and functions with defaults or a closure, count by module and name; if they cannot be
-    found by these, by a digest of their pickle.
+    Callables of other kinds, and functions with a closure, count by module and name; if they cannot be found by these,
+    by a digest of their pickle.
 
     Raises:
-        ArgumentTypeError: it cannot be pickled.
+        ArgumentTypeError: it, or one of its defaults, cannot be pickled.
     """
-    if isinstance(function, types.FunctionType) and not (
-        function.__closure__ or function.__defaults__ or function.__kwdefaults__
-    ):
-        code = hashlib.sha256(repr(_code_told(function.__code__, function.__globals__)).encode()).hexdigest()
-        return f"{function.__module__}.{function.__qualname__} {code}"
-    with contextlib.suppress(AttributeError, KeyError):
-        if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
-            return f"{function.__module__}.{function.__qualname__}"
     try:
+        if isinstance(function, types.FunctionType) and not function.__closure__:
+            code = hashlib.sha256(repr(_code_told(function.__code__, function.__globals__)).encode())
+            if function.__defaults__ or function.__kwdefaults__:
+                code.update(cloudpickle.dumps((function.__defaults__, function.__kwdefaults__)))
+            return f"{function.__module__}.{function.__qualname__} {code.hexdigest()}"
+        with contextlib.suppress(AttributeError, KeyError):
+            if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
+                return f"{function.__module__}.{function.__qualname__}"
         return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()
     except Exception as error:
         raise ArgumentTypeError(
