@@ -18,6 +18,7 @@ twice that takes long.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import itertools
 import math
@@ -240,7 +241,8 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
         while not reading:
             pass
 
-    thread = threading.Thread(target=read, daemon=True)
+    # With what the caller has set, such as the precision of decimals: what it makes is handed out.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
     before = sys.getswitchinterval()
     try:
         thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import linecache
 import math
@@ -356,3 +357,21 @@ def test_an_error_in_a_batch_that_was_tried_is_raised_in_its_turn(monkeypatch: p
         given = [x.tolist() for (x,) in loader]
     assert given == [[0, 1], [2, 3], [4], [6, 7]]
     assert len(loader.errors) == 1
+
+
+def test_a_batch_that_is_made_beside_the_measure_has_the_context_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = threading.get_ident()
+
+    def seventh(x: Any) -> Any:
+        return x, [str(decimal.Decimal(1) / 7)] * len(x), np.full(len(x), threading.get_ident())
+
+    def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
+        choice._share_held(lambda: make(items[0]), 1.0, 1.0)
+        return Choice("threads", "the test says so")
+
+    monkeypatch.setattr(choice, "suited", suited)
+    with decimal.localcontext() as context, bu.Loader(bu.ArrayDataSource([np.arange(4)]).map(seventh), 4) as loader:
+        context.prec = 3
+        ((_, words, threads),) = loader
+    assert words == ["0.143"] * 4
+    assert here not in threads
