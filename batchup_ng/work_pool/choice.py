@@ -38,7 +38,7 @@ from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
-from ..randomness.numpy_rng import globals_kept
+from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
 from .parallel import ParallelDataSource
 from .processes.serialization import dumps, load_result
@@ -103,29 +103,39 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         raise_if_of_signal_handler(error)
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
         return Tried(Choice("threads", why), [])
-    # As worker processes make them, which seed the global generators for each batch.
-    make = MakeBatch(pad_mask=options.shard.pad_mask, seeded=any_node(source, "runs_user_code"))
-    buffers, made, warned = BufferPool(), {}, set()
+    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), any_node(source, "runs_user_code")
+    buffers = BufferPool()
+    made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
+    warned: set[int] = set()
+    drew: set[int] = set()  # from the global generators
 
     def read(planned: PlannedBatch) -> None:
-        with warnings.catch_warnings(record=True) as given:
+        with warnings.catch_warnings(record=True) as given, globals_kept(planned.key if seeded else None):
             warnings.simplefilter("always")
-            made[planned.number] = planned, make.read(source, planned.rows, planned.key, buffers)
-        if given:  # which come when the batch is made again
+            before = globals_state() if seeded and planned.number not in made else None
+            batch = make.read(source, planned.rows, planned.key, buffers)
+            if before is not None and globals_state() != before:
+                drew.add(planned.number)
+        if given:
             warned.add(planned.number)
+        made[planned.number] = planned, batch
 
     try:
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            plan = prepare(ParallelDataSource(source, 1, SerialPool()), options, state).plan
+            epoch = prepare(ParallelDataSource(source, 1, SerialPool()), options, state)
+            plan = epoch.plan
             assert plan is not None
             first = list(itertools.islice(plan, BATCHES))
             choice = suited(read, first, plan.n_batches - plan.first)
     except Exception as error:
         raise_if_of_signal_handler(error)
         return Tried(Choice("threads", f"the first batches could not be made: {type(error).__name__}"), [])
-    ready = itertools.takewhile(lambda planned: planned.number in made.keys() - warned, first)
-    return Tried(choice, [made[planned.number] for planned in ready])
+    ready = made.keys() - warned  # the warnings come when a batch is made again
+    if choice.kind == "threads" or (choice.kind == "serial" and not epoch.options.shuffled):
+        ready -= drew  # for there the global generators are not seeded by the batch, as they are in processes
+    handed_out = itertools.takewhile(lambda planned: planned.number in ready, first)
+    return Tried(choice, [made[planned.number] for planned in handed_out])
 
 
 def copy_to_try(value: Any) -> Any:

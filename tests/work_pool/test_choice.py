@@ -7,6 +7,7 @@ import itertools
 import linecache
 import math
 import os
+import random
 import re
 import signal
 import sys
@@ -375,3 +376,26 @@ def test_a_batch_that_is_made_beside_the_measure_has_the_context_of_the_caller(m
         ((_, words, threads),) = loader
     assert words == ["0.143"] * 4
     assert here not in threads
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads"])
+@pytest.mark.parametrize("by_generator", [False, True])
+def test_what_is_drawn_from_global_generators_comes_from_there(
+    kind: str, by_generator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawing(x: Any) -> Any:
+        return x, np.random.random(len(x)), np.full(len(x), random.random())
+
+    tries_three(monkeypatch, kind)
+    given = []
+    for pool in (kind, "auto"):
+        random.seed(1)
+        np.random.seed(1)
+        shuffle = np.random.RandomState(3) if by_generator else None
+        workers = {} if pool == "serial" else {"workers": 1}
+        source = bu.ArrayDataSource([np.arange(40)]).map(drawing)
+        with bu.Loader(source, 8, shuffle=shuffle, pool=pool, **workers) as loader:
+            given.append(list(loader))
+    for left, right in zip(*given, strict=True):
+        for one, other in zip(left, right, strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
