@@ -40,6 +40,7 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
+from .epoch_runner import ByteBound
 from .parallel import ParallelDataSource
 from .processes.serialization import dumps, load_result
 from .serial import SerialPool
@@ -104,7 +105,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
         return Tried(Choice("threads", why), [])
     make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), any_node(source, "runs_user_code")
-    buffers = BufferPool()
+    buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
     made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
     warned: set[int] = set()
     drew: set[int] = set()  # from the global generators
@@ -118,7 +119,9 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
                 drew.add(planned.number)
         if given:
             warned.add(planned.number)
-        made[planned.number] = planned, batch
+        bound.saw(batch)
+        if len(made) < bound.limit() or planned.number in made:
+            made[planned.number] = planned, batch
 
     try:
         with globals_kept(), warnings.catch_warnings():
