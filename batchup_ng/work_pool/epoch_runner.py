@@ -162,8 +162,7 @@ class EpochRunner(PrefetchBuffer):
     def submit(self, job: Job) -> TaskFuture:
         if self._made_before:
             planned, batch = self._made_before.pop(0)  # first, for another thread may be here too
-            # A batch is a function of its rows and its key.
-            if pickle.dumps((planned.rows, planned.key)) == pickle.dumps((job.about.rows, job.about.key)):
+            if _same_batch(planned, job.about):
                 future = TaskFuture()
                 future.begin()
                 future.set_result(batch)
@@ -300,3 +299,10 @@ class EpochRunner(PrefetchBuffer):
         if not entry.job.how.exclusive:
             self._saw(made, entry)
         return made
+
+
+def _same_batch(one: PlannedBatch, other: PlannedBatch) -> bool:
+    """Return whether two planned batches are the same: a batch is a function of its rows and its key."""
+    with unless_of_signal_handler():  # the rows of a source of the user's may be objects that cannot be pickled
+        return pickle.dumps((one.rows, one.key)) == pickle.dumps((other.rows, other.key))
+    return False

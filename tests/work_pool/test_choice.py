@@ -408,3 +408,37 @@ def test_large_batches_that_are_tried_take_no_more_memory_than_those_that_are_ah
     tries_three(monkeypatch, "threads", 6)
     source = bu.ArrayDataSource([np.zeros((60, 200))])
     assert len(choice.choose(source, epoch_options(1)).made) == 2  # of 1600 bytes: three fit, two are held at least
+
+
+class Unpicklable:
+    """Rows of a user's source."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("these rows stay here")
+
+
+class WithItsOwnRows(bu.data_source.AbstractDataSource):
+    """A source of a user's, with BatchUp's methods."""
+
+    is_random_access = True
+
+    def num_samples(self, **kwargs: Any) -> int:
+        return 10
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Any:
+        return (Unpicklable(np.arange(i, min(i + batch_size, 10))) for i in range(0, 10, batch_size))
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return (indices.rows,)
+
+
+def test_rows_of_a_users_source_may_be_what_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(WithItsOwnRows(), 4) as loader:
+        assert [x.tolist() for (x,) in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
