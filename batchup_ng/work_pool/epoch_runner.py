@@ -160,16 +160,18 @@ class EpochRunner(PrefetchBuffer):
             yield self._job(planned, self._how)
 
     def submit(self, job: Job) -> TaskFuture:
-        if self._made_before:
-            planned, batch = self._made_before.pop(0)  # first, for another thread may be here too
-            if _same_batch(planned, job.about):
-                future = TaskFuture()
-                future.begin()
-                future.set_result(batch)
-                future.transport = "memory"
-                return future
+        try:
+            planned, batch = self._made_before.pop(0)
+        except IndexError:  # not asked for before: another thread may take the last one
+            return super().submit(job)
+        if not _same_batch(planned, job.about):
             self._made_before.clear()
-        return super().submit(job)
+            return super().submit(job)
+        future = TaskFuture()
+        future.begin()
+        future.set_result(batch)
+        future.transport = "memory"
+        return future
 
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:
         shared, buffers = self._arguments

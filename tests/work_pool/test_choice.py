@@ -442,3 +442,17 @@ def test_rows_of_a_users_source_may_be_what_cannot_be_pickled(monkeypatch: pytes
     tries_three(monkeypatch, "threads")
     with bu.Loader(WithItsOwnRows(), 4) as loader:
         assert [x.tolist() for (x,) in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(list[Any]):
+        """As if another thread took the last one just now."""
+
+        def __len__(self) -> int:
+            return 1
+
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2) as loader:
+        behind: Any = loader._behind()
+        behind._making = behind._making._replace(made=Taken())
+        assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
