@@ -173,6 +173,10 @@ class EpochRunner(PrefetchBuffer):
         future.transport = "memory"
         return future
 
+    def close(self) -> None:
+        self._made_before.clear()  # or a loop that was left early would hold them
+        super().close()
+
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:
         shared, buffers = self._arguments
         return Job((self._make, (shared, planned.rows, planned.key, buffers), {}), how, planned)

@@ -456,3 +456,14 @@ def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pyte
         behind: Any = loader._behind()
         behind._making = behind._making._replace(made=Taken())
         assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_loop_that_is_left_early_holds_no_batch_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(bu.ArrayDataSource([np.arange(60)]), 2, buffer=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        made = loader._behind()._making.made  # type: ignore[attr-defined]
+        assert made
+        iterator.close()
+        assert not made
