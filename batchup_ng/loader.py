@@ -423,21 +423,20 @@ class Loader:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
         with self._progress.lock:
-            if progress.kind == CLOSED:
+            kind = progress.kind
+            made: list[Any] = []
+            if progress.pool is None and kind == "auto":
+                number, state = progress.upcoming()
+                tried = choose(progress.source, self._options_of(number), state, self._timeout)
+                (kind, progress.why), made = tried
+            if progress.kind == CLOSED:  # perhaps by another thread, meanwhile
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
-                kind = progress.kind
-                made: list[Any] = []
-                if kind == "auto":
-                    number, state = progress.upcoming()
-                    tried = choose(progress.source, self._options_of(number), state, self._timeout)
-                    (kind, progress.why), made = tried
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
+            if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
                 if made:
                     progress.behind.hand_out_first(made)
-            if progress.behind is None:
-                progress.behind = self._worked_for(progress.pool)
         behind: WithConsumerMaps = progress.behind
         return behind
 

@@ -467,3 +467,17 @@ def test_a_loop_that_is_left_early_holds_no_batch_that_was_tried(monkeypatch: py
         assert made
         iterator.close()
         assert not made
+
+
+def test_a_close_during_the_choice_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
+        make(items[0])
+        loader.close()
+        return Choice("threads", "the test says so")
+
+    monkeypatch.setattr(choice, "suited", suited)
+    loader = bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2)
+    before = threading.active_count()
+    with pytest.raises(bu.PoolClosed, match="this loader is closed"):
+        list(loader)
+    assert threading.active_count() == before
