@@ -78,7 +78,9 @@ def file_name(accessor: Any) -> str | None:
 
 
 def copy_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
-    """Write `rows`, ``(n,) int64`` in range, of an array in C order into `out`; False if some page cannot be read.
+    """Write rows of an array into `out`, both in C order; return False if some page of it cannot be read.
+
+    `rows` are ``(n,) int64``, in range.
 
     The file below it may have been cut short: the system, which copies, finds that out, where a look at such a page
     would end the process by SIGBUS. It takes twice as long as a copy (measured), and returns False too where a

@@ -145,12 +145,16 @@ class SharedRows:
         return there
 
     def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int64``, all of which are there, into `out`, ``(n, ...)`` in C order.
+        """Write `rows`, ``(n,) int64``, all of which are there, into `out`, ``(n, ...)``.
 
         What it writes of a file that is lost meanwhile counts for nothing.
         """
         if self.form.path is None:
             fill_rows(self._values, rows, out)
+        elif not out.flags.c_contiguous:  # the system would write beside it
+            in_order = np.empty(out.shape, out.dtype)
+            self.copy(rows, in_order)
+            out[...] = in_order
         elif len(self._values):
             announce_rows(self._values, rows)
             if not copy_rows(self._values, rows, out):
