@@ -130,8 +130,9 @@ class Cached:
             for i, place in reversed(list(enumerate(places))):  # no place is before the row's, so from the last on
                 if place != i:
                     out[place] = missing[i]
-            for place in np.flatnonzero(there).tolist():
-                self._rows.copy(rows[place : place + 1], out[place : place + 1])
+            kept = np.empty((np.count_nonzero(there), *out.shape[1:]), out.dtype)
+            self._rows.copy(rows[there], kept)
+            out[there] = kept
         if there.any() and self._rows.lost():  # while rows were copied
             self._read(rows, out)
 

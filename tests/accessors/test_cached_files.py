@@ -440,6 +440,20 @@ def test_rows_are_the_same_where_the_system_copies_none(tmp_path, folder, monkey
     np.testing.assert_array_equal(rows[some], slow.expected(some))
 
 
+def test_the_rows_of_a_batch_that_are_there_are_copied_at_once(slow, folder, monkeypatch):
+    calls = []
+
+    def counted(array, rows, out, copy=shared_rows.copy_rows):
+        calls.append(len(rows))
+        return copy(array, rows, out)
+
+    rows = bu.Cached(slow, folder)
+    rows[::2]
+    monkeypatch.setattr(shared_rows, "copy_rows", counted)
+    np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+    assert calls == [6]
+
+
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_rows_may_be_read_into_any_part_of_an_array(tmp_path, folder, in_folder):
     slow = Counting(tmp_path / "log", 12, row=(5, 7))
