@@ -65,8 +65,8 @@ class Loader:
             generator: the order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``:
             shuffled so that what storage keeps together is read once, as ``batch_iterator`` of a source says.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes the
-            first batches with a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and
-            why. These are handed out too; batches are the same whatever makes them.
+            first batches with a copy of the data when it is first iterated over, chooses, and hands these out;
+            ``repr`` tells what and why. The batches are the same whatever makes them.
         workers: How many; None for every CPU that this process may use.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.

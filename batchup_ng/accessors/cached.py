@@ -40,8 +40,8 @@ class Cached:
 
     Rows are kept as the accessor gives them, before maps, which may draw random numbers: ``source.map(...)``, of a
     source of this, computes anew in each epoch. Every thread and worker process of the program reads what any of them
-    has kept, from memory at the speed of an array; with a folder so does the next program. A row is there whole or not,
-    whoever is killed when. Needs Linux.
+    has kept; with a folder, so does the next program. Rows in memory are read at the speed of an array, those in a file
+    take several times as long. A row is there whole or not at all, whoever is killed when. Needs Linux.
 
     A file is believed only if it was made of this: the class of the accessor, its ``fingerprint()`` (for
     :class:`~batchup_ng.ImageFiles` its options, and path, size and time of change of each file, which takes an

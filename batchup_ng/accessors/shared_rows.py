@@ -25,9 +25,9 @@ gets its byte of the table if its bytes have that checksum. They may have anothe
 have written the checksum to the disk and not yet the row.
 
 A file that another program cuts short is lost for those that have it open, which read rows from the accessor from then
-on. They notice by its length, before and after they copy rows. The system copies them, one call a batch, for a look at
-a page that was cut off would be a SIGBUS. No row lies at the end of the file, so that to write one never gives it its
-length again; nor is the file of a path begun in place, but by who made it.
+on. They notice by its length, before and after they copy rows. The system copies them, one call for some 1000 rows: if
+this process read a page that was cut off, that would be a SIGBUS. No row lies at the end of the file, so that to write
+one never gives it its length again; nor is the file of a path begun in place, but by who made it.
 """
 
 from __future__ import annotations

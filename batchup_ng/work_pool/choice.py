@@ -11,8 +11,9 @@ who has the lock, so a busy machine gives bounds of the share; mostly both lie o
 
 Processes take time to start, and more to import what the user's code needs. For a short epoch they are not started.
 
-The batches that are tried are the first of the epoch that is about to begin. They are handed out, so nothing is made
-twice that takes long.
+The batches that are tried are the first of the epoch that is about to begin. They are handed out, so that work of
+seconds is not done twice. Only some are made again by the pool: those that warned, for their warnings are to come then,
+and those that drew from the global generators, where the pool leaves these as they are.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class Tried(NamedTuple):
 def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
     """Return the pool that suits `source`: makes the next batches of an epoch, from a state on, with a copy of it.
 
-    The copy has the memory of large arrays, to read only, and so has the generator from which an order is drawn: the
-    choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
+    The copy shares the memory of large arrays, to read only. The generator from which an order is drawn is copied too.
+    So the choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
     """
     if not source.is_random_access:
         return Tried(Choice("threads", "it only streams, which is not tried out"), [])

@@ -97,7 +97,7 @@ class Making(NamedTuple):
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
     bound: ByteBound
-    made: list[tuple[PlannedBatch, Any]]  # before there were workers: the first that are handed out, if they fit
+    made: list[tuple[PlannedBatch, Any]]  # before there were workers; taken out here by the epoch that begins with them
 
 
 class EpochRunner(PrefetchBuffer):
