@@ -65,8 +65,8 @@ class Loader:
             generator: the order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``:
             shuffled so that what storage keeps together is read once, as ``batch_iterator`` of a source says.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes the
-            first batches with a copy of the data when it is first iterated over, and chooses; ``repr`` tells what and
-            why. These are handed out too; batches are the same whatever makes them.
+            first batches with a copy of the data when it is first iterated over, chooses, and hands these out;
+            ``repr`` tells what and why. The batches are the same whatever makes them.
         workers: How many; None for every CPU that this process may use.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
@@ -423,21 +423,20 @@ class Loader:
         """Return the source that the pool works for; the first call chooses the pool and starts it."""
         progress = self._progress
         with self._progress.lock:
-            if progress.kind == CLOSED:
+            kind = progress.kind
+            made: list[Any] = []
+            if progress.pool is None and kind == "auto":
+                number, state = progress.upcoming()
+                tried = choose(progress.source, self._options_of(number), state, self._timeout)
+                (kind, progress.why), made = tried
+            if progress.kind == CLOSED:  # perhaps by another thread, meanwhile
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
-                kind = progress.kind
-                made: list[Any] = []
-                if kind == "auto":
-                    number, state = progress.upcoming()
-                    tried = choose(progress.source, self._options_of(number), state, self._timeout)
-                    (kind, progress.why), made = tried
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
+            if progress.behind is None:
                 progress.behind = self._worked_for(progress.pool)
                 if made:
                     progress.behind.hand_out_first(made)
-            if progress.behind is None:
-                progress.behind = self._worked_for(progress.pool)
         behind: WithConsumerMaps = progress.behind
         return behind
 

@@ -39,9 +39,10 @@ class Cached:
     """The rows of an accessor. Each row is read from it once, and then kept: decode once, train many epochs.
 
     Rows are kept as the accessor returns them, before maps, which may draw random numbers: ``source.map(...)`` is
-    computed again in each epoch. Every thread and worker process of the program reads rows that any of them has kept,
-    from memory at the speed of an array. With a folder, the next program reads them too. A row is there whole or not at
-    all, even if any process is killed at any time. Needs Linux.
+    computed again in each epoch. Every thread and worker process of the program reads rows that any of them has kept.
+    With a folder, the next program reads them too. Rows in memory are read at the speed of an array; rows in a file
+    take several times as long. A row is there whole or not at all, even if any process is killed at any time. Needs
+    Linux.
 
     A file is used only if it was made for the same: the class of the accessor, its ``fingerprint()`` (for
     :class:`~batchup_ng.ImageFiles` its options, and path, size and modification time of each file, which takes an
@@ -130,8 +131,9 @@ class Cached:
             for i, place in reversed(list(enumerate(places))):  # a place is never less than its i: go backwards
                 if place != i:
                     out[place] = missing[i]
-            for place in np.flatnonzero(there).tolist():
-                self._rows.copy(rows[place : place + 1], out[place : place + 1])
+            kept = np.empty((np.count_nonzero(there), *out.shape[1:]), out.dtype)
+            self._rows.copy(rows[there], kept)
+            out[there] = kept
         if there.any() and self._rows.lost():  # while rows were copied
             self._read(rows, out)
 

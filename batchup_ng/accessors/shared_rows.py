@@ -25,8 +25,8 @@ have written the checksum to the disk and not yet the row.
 
 A file that another program cuts short is lost for every process that has it open. From then on, these processes read
 the rows from the accessor. They check the file's length before and after they copy rows. The system copies the rows,
-one call per batch, because an access to a page that was cut off would be a SIGBUS. No row lies at the end of the file,
-so writing one never restores the file's length. Only the process that created a file writes its beginning.
+one call for some 1000 of them, because an access to a page that was cut off would be a SIGBUS. No row lies at the end
+of the file, so writing one never restores the file's length. Only the process that created a file writes its beginning.
 """
 
 from __future__ import annotations
@@ -144,12 +144,16 @@ class SharedRows:
         return there
 
     def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int64``, all of them there, into `out`, ``(n, ...)`` in C order.
+        """Write `rows`, ``(n,) int64``, all of them there, into `out`, ``(n, ...)``.
 
         If the file is lost during the call, the written rows do not count.
         """
         if self.form.path is None:
             fill_rows(self._values, rows, out)
+        elif not out.flags.c_contiguous:  # the system would write beside it
+            in_order = np.empty(out.shape, out.dtype)
+            self.copy(rows, in_order)
+            out[...] = in_order
         elif len(self._values):
             announce_rows(self._values, rows)
             if not copy_rows(self._values, rows, out):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from typing import Any
@@ -90,6 +91,13 @@ def seed_globals(key: BatchKey) -> None:
     torch = torch_generator()
     if torch is not None:
         torch.manual_seed(int.from_bytes(seed[:8], "little") >> 1)
+
+
+def globals_state() -> list[Any]:
+    """Return where the global generators are, to be compared: another state if something was drawn since."""
+    torch = torch_generator()
+    drawn = None if torch is None else torch.get_state().numpy().tobytes()
+    return [random.getstate(), pickle.dumps(np.random.get_state(legacy=False)), drawn]
 
 
 def torch_generator() -> Any:

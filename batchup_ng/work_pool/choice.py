@@ -11,13 +11,15 @@ who has the lock, so a busy machine gives bounds of the share; mostly both lie o
 
 Processes take time to start, and more to import what the user's code needs. For a short epoch they are not started.
 
-The batches that are tried are the first of the epoch that is about to begin. They are handed out, so nothing is made
-twice that takes long.
+The batches that are tried are the first of the epoch that is about to begin. They are handed out, so that work of
+seconds is not done twice. Only some are made again by the pool: those that warned, for their warnings are to come then,
+and those that drew from the global generators, where the pool leaves these as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import itertools
 import math
@@ -37,8 +39,9 @@ from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
-from ..randomness.numpy_rng import globals_kept
+from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
+from .epoch_runner import ByteBound
 from .parallel import ParallelDataSource
 from .processes.serialization import dumps, load_result
 from .serial import SerialPool
@@ -89,8 +92,8 @@ class Tried(NamedTuple):
 def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
     """Return the pool that suits `source`: makes the next batches of an epoch, from a state on, with a copy of it.
 
-    The copy has the memory of large arrays, to read only, and so has the generator from which an order is drawn: the
-    choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
+    The copy shares the memory of large arrays, to read only. The generator from which an order is drawn is copied too.
+    So the choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
     """
     if not source.is_random_access:
         return Tried(Choice("threads", "it only streams, which is not tried out"), [])
@@ -102,29 +105,41 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         raise_if_of_signal_handler(error)
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
         return Tried(Choice("threads", why), [])
-    # As worker processes make them, which seed the global generators for each batch.
-    make = MakeBatch(pad_mask=options.shard.pad_mask, seeded=any_node(source, "runs_user_code"))
-    buffers, made, warned = BufferPool(), {}, set()
+    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), any_node(source, "runs_user_code")
+    buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
+    made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
+    warned: set[int] = set()
+    drew: set[int] = set()  # from the global generators
 
     def read(planned: PlannedBatch) -> None:
-        with warnings.catch_warnings(record=True) as given:
+        with warnings.catch_warnings(record=True) as given, globals_kept(planned.key if seeded else None):
             warnings.simplefilter("always")
-            made[planned.number] = planned, make.read(source, planned.rows, planned.key, buffers)
-        if given:  # which come when the batch is made again
+            before = globals_state() if seeded and planned.number not in made else None
+            batch = make.read(source, planned.rows, planned.key, buffers)
+            if before is not None and globals_state() != before:
+                drew.add(planned.number)
+        if given:
             warned.add(planned.number)
+        bound.saw(batch)
+        if len(made) < bound.limit() or planned.number in made:
+            made[planned.number] = planned, batch
 
     try:
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            plan = prepare(ParallelDataSource(source, 1, SerialPool()), options, state).plan
+            epoch = prepare(ParallelDataSource(source, 1, SerialPool()), options, state)
+            plan = epoch.plan
             assert plan is not None
             first = list(itertools.islice(plan, BATCHES))
             choice = suited(read, first, plan.n_batches - plan.first)
     except Exception as error:
         raise_if_of_signal_handler(error)
         return Tried(Choice("threads", f"the first batches could not be made: {type(error).__name__}"), [])
-    ready = itertools.takewhile(lambda planned: planned.number in made.keys() - warned, first)
-    return Tried(choice, [made[planned.number] for planned in ready])
+    ready = made.keys() - warned  # the warnings come when a batch is made again
+    if choice.kind == "threads" or (choice.kind == "serial" and not epoch.options.shuffled):
+        ready -= drew  # for there the global generators are not seeded by the batch, as they are in processes
+    handed_out = itertools.takewhile(lambda planned: planned.number in ready, first)
+    return Tried(choice, [made[planned.number] for planned in handed_out])
 
 
 def copy_to_try(value: Any) -> Any:
@@ -240,7 +255,8 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
         while not reading:
             pass
 
-    thread = threading.Thread(target=read, daemon=True)
+    # With what the caller has set, such as the precision of decimals: what it makes is handed out.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
     before = sys.getswitchinterval()
     try:
         thread.start()

@@ -97,7 +97,7 @@ class Making(NamedTuple):
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
     bound: ByteBound
-    made: list[tuple[PlannedBatch, Any]]  # before there were workers: the first that are handed out, if they fit
+    made: list[tuple[PlannedBatch, Any]]  # before there were workers; taken out here by the epoch that begins with them
 
 
 class EpochRunner(PrefetchBuffer):
@@ -160,17 +160,22 @@ class EpochRunner(PrefetchBuffer):
             yield self._job(planned, self._how)
 
     def submit(self, job: Job) -> TaskFuture:
-        if self._made_before:
-            planned, batch = self._made_before.pop(0)  # first, for another thread may be here too
-            # A batch is a function of its rows and its key.
-            if pickle.dumps((planned.rows, planned.key)) == pickle.dumps((job.about.rows, job.about.key)):
-                future = TaskFuture()
-                future.begin()
-                future.set_result(batch)
-                future.transport = "memory"
-                return future
+        try:
+            planned, batch = self._made_before.pop(0)
+        except IndexError:  # not asked for before: another thread may take the last one
+            return super().submit(job)
+        if not _same_batch(planned, job.about):
             self._made_before.clear()
-        return super().submit(job)
+            return super().submit(job)
+        future = TaskFuture()
+        future.begin()
+        future.set_result(batch)
+        future.transport = "memory"
+        return future
+
+    def close(self) -> None:
+        self._made_before.clear()  # or a loop that was left early would hold them
+        super().close()
 
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:
         shared, buffers = self._arguments
@@ -300,3 +305,10 @@ class EpochRunner(PrefetchBuffer):
         if not entry.job.how.exclusive:
             self._saw(made, entry)
         return made
+
+
+def _same_batch(one: PlannedBatch, other: PlannedBatch) -> bool:
+    """Return whether two planned batches are the same: a batch is a function of its rows and its key."""
+    with unless_of_signal_handler():  # the rows of a source of the user's may be objects that cannot be pickled
+        return pickle.dumps((one.rows, one.key)) == pickle.dumps((other.rows, other.key))
+    return False

@@ -440,6 +440,35 @@ def test_rows_are_the_same_where_the_system_copies_none(tmp_path, folder, monkey
     np.testing.assert_array_equal(rows[some], slow.expected(some))
 
 
+def test_the_rows_of_a_batch_that_are_there_are_copied_at_once(slow, folder, monkeypatch):
+    calls = []
+
+    def counted(array, rows, out, copy=shared_rows.copy_rows):
+        calls.append(len(rows))
+        return copy(array, rows, out)
+
+    rows = bu.Cached(slow, folder)
+    rows[::2]
+    monkeypatch.setattr(shared_rows, "copy_rows", counted)
+    np.testing.assert_array_equal(rows[:], slow.expected(range(12)))
+    assert calls == [6]
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_rows_may_be_read_into_any_part_of_an_array(tmp_path, folder, in_folder):
+    slow = Counting(tmp_path / "log", 12, row=(5, 7))
+    rows, wanted = bu.Cached(slow, folder if in_folder else None), np.arange(12)[::-1].copy()
+    rows[:6]
+    for _ in range(2):  # some of them are there, then all
+        for part in (np.s_[:, ::2], np.s_[::-1, :5], np.s_[:, 2:7]):
+            around = np.full((12, 10, 7), -1, slow.dtype)
+            out = around[part]
+            rows.read_into(wanted, out)
+            np.testing.assert_array_equal(out, slow.expected(wanted))
+            out[...] = -1
+            assert (around == -1).all()  # nothing beside it was written to
+
+
 @pytest.mark.parametrize("in_folder", [False, True])
 @pytest.mark.parametrize("at_once", [1, 7, 10**6])
 def test_writes_that_are_short_or_fail_at_any_byte_cost_no_row(tmp_path, folder, monkeypatch, in_folder, at_once):

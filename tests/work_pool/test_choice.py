@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import linecache
 import math
 import os
+import random
 import re
 import signal
 import sys
@@ -21,7 +23,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.work_pool import choice
+from batchup_ng.work_pool import choice, epoch_runner
 from batchup_ng.work_pool.choice import Choice, suited
 
 TOO_BUSY = "too busy to tell"
@@ -327,7 +329,8 @@ def test_a_batch_that_was_tried_is_made_once(tmp_path: Path) -> None:
         time.sleep(0.15)
         return (x,)
 
-    with bu.Loader(bu.ArrayDataSource([np.arange(16)]).map(slow), 2) as loader:
+    # One worker: of two, one may begin the next epoch before the other has written its line of this one.
+    with bu.Loader(bu.ArrayDataSource([np.arange(16)]).map(slow), 2, workers=1) as loader:
         given = [x.tolist() for (x,) in loader]
     assert given == [[i, i + 1] for i in range(0, 16, 2)]
     log = (tmp_path / "log").read_text().split()
@@ -356,3 +359,126 @@ def test_an_error_in_a_batch_that_was_tried_is_raised_in_its_turn(monkeypatch: p
         given = [x.tolist() for (x,) in loader]
     assert given == [[0, 1], [2, 3], [4], [6, 7]]
     assert len(loader.errors) == 1
+
+
+def test_a_batch_that_is_made_beside_the_measure_has_the_context_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = threading.get_ident()
+
+    def seventh(x: Any) -> Any:
+        return x, [str(decimal.Decimal(1) / 7)] * len(x), np.full(len(x), threading.get_ident())
+
+    def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
+        choice._share_held(lambda: make(items[0]), 1.0, 1.0)
+        return Choice("threads", "the test says so")
+
+    monkeypatch.setattr(choice, "suited", suited)
+    with decimal.localcontext() as context, bu.Loader(bu.ArrayDataSource([np.arange(4)]).map(seventh), 4) as loader:
+        context.prec = 3
+        ((_, words, threads),) = loader
+    assert words == ["0.143"] * 4
+    assert here not in threads
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads"])
+@pytest.mark.parametrize("by_generator", [False, True])
+def test_what_is_drawn_from_global_generators_comes_from_there(
+    kind: str, by_generator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawing(x: Any) -> Any:
+        return x, np.random.random(len(x)), np.full(len(x), random.random())
+
+    tries_three(monkeypatch, kind)
+    given = []
+    for pool in (kind, "auto"):
+        random.seed(1)
+        np.random.seed(1)
+        shuffle = np.random.RandomState(3) if by_generator else None
+        workers = {} if pool == "serial" else {"workers": 1}
+        source = bu.ArrayDataSource([np.arange(40)]).map(drawing)
+        with bu.Loader(source, 8, shuffle=shuffle, pool=pool, **workers) as loader:
+            given.append(list(loader))
+    for left, right in zip(*given, strict=True):
+        for one, other in zip(left, right, strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_large_batches_that_are_tried_take_no_more_memory_than_those_that_are_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(epoch_runner, "DEFAULT_BYTES", 5000)
+    tries_three(monkeypatch, "threads", 6)
+    source = bu.ArrayDataSource([np.zeros((60, 200))])
+    assert len(choice.choose(source, epoch_options(1)).made) == 2  # of 1600 bytes: three fit, two are held at least
+
+
+class Unpicklable:
+    """Rows of a user's source."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("these rows stay here")
+
+
+class WithItsOwnRows(bu.data_source.AbstractDataSource):
+    """A source of a user's, with BatchUp's methods."""
+
+    is_random_access = True
+
+    def num_samples(self, **kwargs: Any) -> int:
+        return 10
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Any:
+        return (Unpicklable(np.arange(i, min(i + batch_size, 10))) for i in range(0, 10, batch_size))
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return (indices.rows,)
+
+
+def test_rows_of_a_users_source_may_be_what_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(WithItsOwnRows(), 4) as loader:
+        assert [x.tolist() for (x,) in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(list[Any]):
+        """As if another thread took the last one just now."""
+
+        def __len__(self) -> int:
+            return 1
+
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2) as loader:
+        behind: Any = loader._behind()
+        behind._making = behind._making._replace(made=Taken())
+        assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_loop_that_is_left_early_holds_no_batch_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries_three(monkeypatch, "threads")
+    with bu.Loader(bu.ArrayDataSource([np.arange(60)]), 2, buffer=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        made = loader._behind()._making.made  # type: ignore[attr-defined]
+        assert made
+        iterator.close()
+        assert not made
+
+
+def test_a_close_during_the_choice_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
+        make(items[0])
+        loader.close()
+        return Choice("threads", "the test says so")
+
+    monkeypatch.setattr(choice, "suited", suited)
+    loader = bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2)
+    before = threading.active_count()
+    with pytest.raises(bu.PoolClosed, match="this loader is closed"):
+        list(loader)
+    assert threading.active_count() == before
