@@ -14,6 +14,7 @@ same pool, before what is queued, while this thread waits for them.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dataclasses
 import pickle
@@ -110,7 +111,7 @@ class EpochRunner(PrefetchBuffer):
     def __init__(
         self, epoch: Epoch, making: Making, maps: ConsumerMaps, path: tuple[int, ...], before: weakref.ref[Any] | None
     ) -> None:
-        pool, source, shared, on_error, timeout, bound, self._made_before = making
+        pool, source, shared, on_error, timeout, bound, made = making
         policy = epoch.options.policy or on_error
         options, plan = epoch.options, epoch.plan
         assert plan is not None
@@ -123,6 +124,10 @@ class EpochRunner(PrefetchBuffer):
         self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
         self._arguments = shared, pool.buffers
         self._at_once = pool.at_once
+        self._made_before: list[tuple[PlannedBatch, Any]] = []
+        with contextlib.suppress(IndexError):  # another epoch that begins just now may take some; each goes to one
+            while made:
+                self._made_before.append(made.pop(0))
         self._maps = maps
         self._path = path
         self._source_path = path + (0,) * len(maps.nodes)
@@ -157,16 +162,15 @@ class EpochRunner(PrefetchBuffer):
                 planned = planned._replace(key=planned.key._replace(path=self._source_path))
             if self._how.timeout != self._allowance.batch:
                 self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
-            yield self._job(planned, self._how)
+            job = self._job(planned, self._how)
+            yield job._replace(made=self._made_already(planned)) if self._made_before else job
 
-    def submit(self, job: Job) -> TaskFuture:
-        try:
-            planned, batch = self._made_before.pop(0)
-        except IndexError:  # not asked for before: another thread may take the last one
-            return super().submit(job)
-        if not _same_batch(planned, job.about):
-            self._made_before.clear()
-            return super().submit(job)
+    def _made_already(self, planned: PlannedBatch) -> TaskFuture | None:
+        """Return the next batch that was made before there were workers. Drop them all if another is planned."""
+        (before, batch), *self._made_before = self._made_before
+        if not _same_batch(before, planned):
+            self._made_before = []
+            return None
         future = TaskFuture()
         future.begin()
         future.set_result(batch)
@@ -174,7 +178,7 @@ class EpochRunner(PrefetchBuffer):
         return future
 
     def close(self) -> None:
-        self._made_before.clear()  # or a loop that was left early would hold them
+        self._made_before = []  # or a loop that was left early would hold them
         super().close()
 
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:

@@ -32,6 +32,7 @@ class Job(NamedTuple):
     task: Task
     how: Submission
     about: Any  # what it is for
+    made: TaskFuture | None = None  # its result, if there is one before it is submitted
 
 
 class Entry(NamedTuple):
@@ -59,10 +60,6 @@ class PrefetchBuffer(Runner):
     def limit(self) -> int:
         """Return how many jobs may be under way or done now."""
         return self._size
-
-    def submit(self, job: Job) -> TaskFuture:
-        """Return the future of a job whose turn has come."""
-        return self._pool.submit(job.task, job.how)
 
     def describe(self, job: Job) -> str:
         """Return what a job is for, in words."""
@@ -94,7 +91,7 @@ class PrefetchBuffer(Runner):
         while len(self._entries) < limit and not self._ended:
             try:
                 job = next(self._jobs)
-                self._entries.append(Entry(job, self.submit(job)))
+                self._entries.append(Entry(job, job.made or self._pool.submit(job.task, job.how)))
             except StopIteration:
                 self._ended = True
             except Exception as error:
