@@ -174,7 +174,11 @@ class AheadIterator(IteratorView):
                 return batch
         except BaseException as error:
             if at is not None:
-                self._take_back(at, handed, error)
+                try:
+                    self._take_back(at, handed, error)
+                except BaseException:  # of a second signal, which may have come in any line of that
+                    self._take_back(at, handed, error)
+                    raise
                 if isinstance(error, StopIteration) and self._ended != "":  # of a signal handler
                     raise RuntimeError("StopIteration was raised while the next batch was waited for") from error
             raise
