@@ -175,7 +175,11 @@ class AheadIterator(IteratorView):
                 return batch
         except BaseException as error:
             if at is not None:
-                self._take_back(at, handed, error)
+                try:
+                    self._take_back(at, handed, error)
+                except BaseException:  # from a second signal, at any line of the call
+                    self._take_back(at, handed, error)
+                    raise
                 if isinstance(error, StopIteration) and self._ended != "":  # from a signal handler
                     raise RuntimeError("StopIteration was raised while the next batch was waited for") from error
             raise

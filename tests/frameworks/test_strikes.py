@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,6 +15,7 @@ from batchup_ng.frameworks import handover
 from batchup_ng.frameworks.handover import AheadIterator, converted, handed_over
 from batchup_ng.work_pool import AbstractWorkerPool
 
+from ..faults.scenes import strikes as signals
 from .strikes import VIEWS, Interrupt, Strike, struck_at_each_line, taken
 
 SOURCE = bu.ArrayDataSource([np.arange(10)])
@@ -131,6 +133,37 @@ def test_close_can_be_called_again(adapter: Any) -> None:
 
     for _ in struck_at_each_line(run, files()):
         pass
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_a_second_signal_as_a_lost_batch_is_dealt_with_loses_none_in_silence(always: bool) -> None:
+    def act(strike: signals.Strike) -> None:
+        def convert(batch: Any) -> Any:
+            if 4 in batch[0] and not strike.done:
+                strike.__enter__()
+                raise Interrupt
+            return batch
+
+        iterator, seen = AheadIterator(SOURCE.batch_iterator(4), convert, always=always), []
+        iterator._let_thread_fill = lambda number: None  # a strike is for this thread alone
+        with iterator:
+            try:
+                for batch in iterator:
+                    seen.append(values(batch))
+            except (Interrupt, signals.Rang):
+                pass
+            finally:
+                strike.__exit__()
+            assert seen == ALL[:1]
+            assert [values(batch) for batch in SOURCE.batch_iterator(4, state=iterator.state_dict())] == ALL[1:]
+            with pytest.raises(PoolClosed, match="broken off by an exception"):
+                next(iterator)
+
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        assert signals.each_strike(act, signals.Steps()) > 10
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), StopIteration(), KeyboardInterrupt(), ValueError("a")])

@@ -78,6 +78,22 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch:
     assert names(tmp_path) == ["state.json"]
 
 
+def test_a_file_that_cannot_be_closed_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems on a network may tell of a write that failed only then."""
+    path, fsync = tmp_path / "state.json", os.fsync
+    write_state(path, {"old": 1})
+
+    def close_too(handle: int) -> None:
+        fsync(handle)
+        os.close(handle)  # so that the file's own close fails
+
+    monkeypatch.setattr(os, "fsync", close_too)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        write_state(path, {"new": 2})
+    assert read_state(path) == {"old": 1}
+    assert names(tmp_path) == ["state.json"]
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o027])
 def test_a_new_file_has_the_permissions_that_the_umask_leaves(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
@@ -108,6 +124,15 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
         assert read_state(target) == {"a": value}
     assert names(tmp_path) == ["far", "latest.json"]
     assert names(tmp_path / "far") == ["state.json"]
+
+
+def test_a_link_that_leads_to_itself_is_refused_and_stays(tmp_path: Path) -> None:
+    link = tmp_path / "state.json"
+    link.symlink_to(link)
+    with pytest.raises(OSError, match="only a plain file"):
+        write_state(link, {"a": 1})
+    assert link.is_symlink()
+    assert names(tmp_path) == ["state.json"]
 
 
 def test_many_that_save_at_once_do_not_mix(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import gc
 import itertools
 import linecache
 import math
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.work_pool import choice, epoch_runner
 from batchup_ng.work_pool.choice import Choice, suited
+from batchup_ng.work_pool.parallel import ParallelDataSource
 
 TOO_BUSY = "too busy to tell"
 
@@ -461,13 +464,20 @@ def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pyte
 
 def test_a_loop_that_is_left_early_holds_no_batch_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tries_three(monkeypatch, "threads")
+    tried: list[Any] = []
+
+    def note(source: Any, made: Any, hand_out: Any = ParallelDataSource.hand_out_first) -> None:
+        tried.extend(weakref.ref(batch[0]) for _, batch in made)
+        hand_out(source, made)
+
+    monkeypatch.setattr(ParallelDataSource, "hand_out_first", note)
     with bu.Loader(bu.ArrayDataSource([np.arange(60)]), 2, buffer=1) as loader:
         iterator = iter(loader)
         next(iterator)
-        made = loader._behind()._making.made  # type: ignore[attr-defined]
-        assert made
+        assert [ref() is not None for ref in tried] == [False, True, True]
         iterator.close()
-        assert not made
+        gc.collect()
+        assert [ref() is not None for ref in tried] == [False, False, False]
 
 
 def test_a_close_during_the_choice_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,22 +51,23 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _replace_text(target: str, text: str) -> None:
-    if os.path.exists(target) and not os.path.isfile(target):
+    if os.path.lexists(target) and not os.path.isfile(target):  # also a link that leads to itself
         raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-        try:
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:  # closed before it is renamed: what fails there leaves the old one
             with unless_of_signal_handler(OSError):  # there is none yet, or its file system knows no permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
             file.write(text.encode("utf-8", "surrogatepass"))
             file.flush()
             os.fsync(file.fileno())
-            os.replace(beside, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
     with unless_of_signal_handler(OSError):  # not every file system can make a new name last, nor every user
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
