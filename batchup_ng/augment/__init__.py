@@ -5,10 +5,11 @@ All are functions for ``source.map(..., rng="sample")``::
     chain = augment.compose(augment.flip(), augment.random_crop(32, padding=4), augment.normalize(mean, std))
     train = source.map(chain, rng="sample")
 
-They take ``(n, height, width, channels)`` arrays of `uint8` or `float32` and leave the other parts of a batch
-unchanged. All pools give the same batches. Except with ``mixup`` and ``cutmix``, the result for a sample does not
-depend on the batch size either. Flips, crops, ``cutout``, ``normalize`` and the mixing need only NumPy. The others need
-OpenCV (``pip install 'batchup_ng[images]'``), and their last bits depend on its version.
+They take ``(n, height, width, channels)`` arrays of `uint8` or `float32`. They leave the other parts of a batch
+unchanged, except that ``mixup`` and ``cutmix`` mix the labels. All pools give the same batches. Except with these two,
+the result for a sample does not depend on the batch size either. ``flip``, ``random_crop``,
+``cutout``, ``normalize`` and the mixing need only NumPy, ``albumentations`` its own library. The others need OpenCV
+(``pip install 'batchup_ng[images]'``), and their last bits depend on its version.
 """
 
 from typing import TYPE_CHECKING, Any

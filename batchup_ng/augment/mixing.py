@@ -94,7 +94,8 @@ class mixup(Mixing):
         p: The probability that a sample is mixed.
 
     Raises:
-        ArgumentError: in a call: labels are whole numbers, and not below `num_classes`.
+        ArgumentError: in a call: labels are whole numbers, and one is negative or not below `num_classes`, or they are
+            not of shape ``(n,)``, or `num_classes` is missing.
         ArgumentTypeError: in a call: the batch has no labels, or labels that are not numbers.
     """
 
@@ -124,7 +125,8 @@ class cutmix(Mixing):
         p: The probability that a sample is mixed.
 
     Raises:
-        ArgumentError: in a call: labels are whole numbers, and not below `num_classes`.
+        ArgumentError: in a call: labels are whole numbers, and one is negative or not below `num_classes`, or they are
+            not of shape ``(n,)``, or `num_classes` is missing.
         ArgumentTypeError: in a call: the batch has no labels, or labels that are not numbers.
     """
 

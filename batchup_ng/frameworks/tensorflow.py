@@ -92,7 +92,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
             ``loader.map`` or :func:`~batchup_ng.watch` keeps their effect.
         signature: The ``tf.TensorSpec`` of a batch, nested like the batch. The default fits the first two batches, or
             the first alone if batches come in their order only. Sizes that differ become None. The batch size becomes
-            None too, unless a loader has ``drop_last=True``.
+            None too, unless a loader has ``drop_last=True`` and leaves out no bad samples.
         prefetch: How many batches ``tf.data`` holds ready in addition to the loader. States of the loader count these
             as handed out; with 0, states count the batches that you received.
 
