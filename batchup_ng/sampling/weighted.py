@@ -37,7 +37,7 @@ class WeightedSampler(RandomAccessSampler):
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without
             replacement than have a weight above 0; `num_samples` is too small.
-        ArgumentTypeError: an argument has the wrong type.
+        ArgumentTypeError: an argument is of the wrong kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
     2
