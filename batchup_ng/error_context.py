@@ -41,7 +41,7 @@ def note_map(error: BaseException, name: str) -> None:
 
 
 def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keywords: Any) -> None:
-    """Note on a ``TypeError`` of the call ``fn(*args, **keywords)`` whether `fn` refuses these arguments."""
+    """Mark a ``TypeError`` of the call ``fn(*args, **keywords)`` if `fn` refuses these arguments."""
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return  # another error, or an error inside of `fn`
     with contextlib.suppress(ValueError):  # `fn` has no signature

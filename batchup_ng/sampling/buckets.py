@@ -34,7 +34,7 @@ class BucketSampler(BatchSampler):
     after padding is limited: a batch of n samples with the greatest length m has n·m <= `max_tokens`. A batch counts as
     whole if it has as many samples as the longest row of its bucket allows.
 
-    The order is one of batches, so an epoch is resumed with the same batch size, and a source with such a sampler
+    The sampler orders whole batches, so an epoch is resumed with the same batch size, and a source with such a sampler
     cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
     ``trim=False``. Memory: 8 bytes a row.
 

@@ -95,7 +95,7 @@ class BalancedBatchSampler(RandomAccessSampler):
     out to as many batches as they fill; the remaining classes, others each time, sit the round out. In order, without
     ``shuffle=``, classes and rows come in the order of their numbers.
 
-    The order is one of batches: ranks share out whole ones, and a state goes on with the same size only. Memory: 8
+    The sampler orders whole batches: ranks share these out, and a state goes on with the same size only. Memory: 8
     bytes a row.
 
     Args:
@@ -145,7 +145,7 @@ class BalancedBatchSampler(RandomAccessSampler):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         self.check_batch_size(batch_size)
         plan = super().row_plan(batch_size, key, drop_last)
-        plan.n_samples = None  # the order is one of batches
+        plan.n_samples = None  # the plan orders whole batches
         return plan
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:

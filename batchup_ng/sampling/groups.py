@@ -42,7 +42,7 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
     """Return the rows of a plan in groups of `size`, in batches of `batch_size` groups.
 
     Raises:
-        ArgumentError: the plan orders batches, not samples, and groups would be torn.
+        ArgumentError: the plan orders whole batches, and groups would be torn.
     """
     if size == 1:
         return part

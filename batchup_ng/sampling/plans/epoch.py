@@ -4,7 +4,7 @@ A plan is index arithmetic only. It has a length, if the epoch ends, and random 
 ``plan[0..k-1]``. It covers one rank's part of the epoch, from the point where the epoch goes on.
 
 The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its rows. If they are one sequence of samples,
-a :class:`SamplesPlan` cuts batches from it. If the order is one of batches, such as a choice of sources, a
+a :class:`SamplesPlan` cuts batches from it. If it orders whole batches, such as for a choice of sources, a
 :class:`BatchesPlan` numbers them. If the order is drawn from a generator with a state, a :class:`DrawnPlan` draws batch
 after batch, exactly when BatchUp would have drawn it.
 """
@@ -25,8 +25,8 @@ from .rows import ListedPlan, RowPlan, count_batches, map_rows, same_form, take_
 from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000
-"""Range of the search for another row in an endless epoch: so many samples ahead, or so many batches back if the plan
-has batches. Drawn plans look back as far too: they only know earlier batches."""
+"""Range of the search for another row: in an endless epoch, so many samples ahead, or so many batches back if the plan
+orders whole batches. A drawn plan always searches so many batches back."""
 
 
 class PlannedBatch(NamedTuple):

@@ -2,7 +2,7 @@
 
 The rows of a batch are a 1-D integer array. Sources made of others have a nest of arrays: a tuple for a composite, a
 :class:`ChoiceBatch` for a choice. A plan of one sequence of samples (:class:`SequencePlan`) can be cut into batches
-anywhere. The batches of other plans are in an order and stay whole.
+anywhere. Other plans order whole batches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowPlan:
     Attributes:
         n_batches: Number of batches: an int, or ``math.inf``.
         n_samples: Number of samples, an int or ``math.inf``, if they are one sequence that can be cut into batches
-            anywhere; None, the default, if the order is one of batches.
+            anywhere; None, the default, if the plan orders whole batches.
     """
 
     n_batches: float
