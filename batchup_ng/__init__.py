@@ -1,4 +1,4 @@
-"""Feeds neural networks: composes sources of samples into batches that are always ahead of the consumer.
+"""Feeds neural networks: composes sources of samples into batches and makes them ahead of the consumer.
 
     >>> import numpy as np
     >>> import batchup_ng as bu
@@ -9,7 +9,7 @@
     [0 1 2 3] [0 1 4 9]
     [4 5] [16 25]
 
-The names of BatchUp 0.2.3 are where they were: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
+The names of BatchUp 0.2.3 keep their places: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
 """
 
 from . import augment, data_source, sampling, work_pool
@@ -65,7 +65,7 @@ from .data_source import (
     take,
     write_errors,
 )
-from .data_source.functions import zip as zip  # not in __all__, so that no star import hides Python's own
+from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .errors import (
     AccountingError,
     ArgumentError,

@@ -1,4 +1,4 @@
-"""Pure functions on batches: tuples of arrays with the same first axis, which may be nested or hold dicts."""
+"""Pure functions on batches: tuples of arrays with the same first axis, perhaps nested or with dicts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def length(batch: Any) -> int:
 
 
 def is_masked(value: Any) -> bool:
-    """Return whether `value` is a masked array; does not import ``numpy.ma``, which takes 6 ms."""
+    """Return whether `value` is a masked array, without importing ``numpy.ma``, which takes 6 ms."""
     return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 def as_batch(result: Any) -> Any:
-    """Return what a function of the user's gave as a batch: a list stands for the tuple of its arrays."""
+    """Return a user function's result as a batch: a list stands for the tuple of its arrays."""
     return tuple(result) if type(result) is list else result
 
 
 def lengths(batch: Any) -> set[int]:
-    """Return the lengths of the leaves of `batch` that hold one thing a sample: arrays, tensors, lists.
+    """Return the lengths of those leaves of `batch` with one entry a sample: arrays, tensors, lists.
 
     >>> sorted(lengths((np.zeros((3, 2)), [1, 2], {"scale": 5.0, "name": "a"})))
     [2, 3]
@@ -47,7 +47,7 @@ def lengths(batch: Any) -> set[int]:
 
 
 def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
-    """Return `batch` with `fn` applied to each leaf, nested tuples and dicts kept as they are."""
+    """Return `batch` with `fn` applied to each leaf; nested tuples and dicts keep their form."""
     if isinstance(batch, tuple):
         return tuple([map_leaves(fn, part) for part in batch])
     if isinstance(batch, Mapping):
@@ -80,7 +80,7 @@ def trim(batch: Any, n: int) -> Any:
 
 
 def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[Any]:
-    """Return `batches` cut to as many groups of their sizes as all leaves have; the same object where they agree.
+    """Cut `batches` to as many groups of their sizes as all leaves have; return the same object if they agree.
 
     >>> [part.tolist() for part in trim_to_shortest([np.arange(3), np.arange(5)], [1, 2])]
     [[0, 1], [0, 1, 2, 3]]
@@ -95,7 +95,7 @@ def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[A
 
 
 def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:
-    """Return one batch in which the samples of ``parts[i]``, of one structure, stand at ``offsets[i]``.
+    """Return one batch with the samples of ``parts[i]``, all of one structure, at ``offsets[i]``.
 
     The offsets together are every place from 0 to the number of samples, once.
     """
@@ -126,7 +126,7 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
 
 
 def batch_of(samples: Sequence[Any]) -> Any:
-    """Return a batch made of single samples, each a tuple, a dict or one value: a tuple or dict of columns."""
+    """Return a batch of single samples, each a tuple, a dict or one value: a tuple or dict of columns."""
     first = samples[0]
     if not isinstance(first, Mapping):
         stacked = stack(samples)
@@ -137,11 +137,11 @@ def batch_of(samples: Sequence[Any]) -> Any:
 
 
 def stack(samples: Sequence[Any]) -> Any:
-    """Return a batch made of single samples: numbers and arrays of one shape become an array.
+    """Return a batch of single samples: numbers and arrays of one shape become an array.
 
-    Tuples are stacked part by part, and strings of NumPy's arrays become one again. Arrays of different shapes, strings
-    of Python's, and anything that NumPy would only hold as objects, stay a list. So do masked arrays, which lose no
-    mask then.
+    Tuples are stacked part by part. NumPy's strings become an array of strings again. Arrays of different shapes,
+    Python's strings, and anything that NumPy would only hold as objects, stay a list. Masked arrays stay a list too,
+    to keep their masks.
     """
     first = samples[0]
     if isinstance(first, tuple):
@@ -171,7 +171,7 @@ def samples_of(batch: Any) -> Iterator[Any]:
 
 
 def given_samples(batch: Any) -> list[Any]:
-    """Return the samples of `batch` as a data set gives them: a dict that is all there is in one as that dict."""
+    """Return the samples of `batch` as a data set gives them: a sample that is only one dict, as that dict."""
     return [
         sample[0] if type(sample) is tuple and len(sample) == 1 and isinstance(sample[0], dict) else sample
         for sample in samples_of(batch)
@@ -179,12 +179,12 @@ def given_samples(batch: Any) -> list[Any]:
 
 
 def nbytes(batch: Any) -> int:
-    """Return the bytes that the arrays of `batch` hold; other leaves count as nothing."""
+    """Return the bytes of the arrays in `batch`; other leaves count as nothing."""
     if not isinstance(batch, (tuple, list)):
         if not isinstance(batch, Mapping):
             return int(getattr(batch, "nbytes", 0))
         batch = tuple(batch.values())
     total = 0
-    for part in batch:  # of each batch that a pool makes: a generator would take twice as long
+    for part in batch:  # runs for each batch of a pool: a generator would take twice as long
         total += part.nbytes if isinstance(part, np.ndarray) else nbytes(part)
     return total

@@ -1,10 +1,10 @@
-"""What a batch holds, wherever it was made: C-contiguous, writable, native arrays, each on memory of its own.
+"""The layout of a batch in every pool: C-contiguous, writable, native arrays, each on memory of its own.
 
-Maps return views, constants, read-only arrays. One function makes the same of them in every pool, and copies only what
-is not so already. Whether memory is an array's own needs no list of what is out: when a source has returned a batch,
-nothing but the batch refers to an array that was made for it, and nothing but that array to the memory below it. Any
-further reference (of the data set, of a global, of another column, of a batch that is held) shows in the count of
-references, and costs a copy.
+Maps return views, constants, read-only arrays. One function brings them into this layout in every pool, and copies only
+arrays that do not have it yet. To know whether memory is an array's own it needs no list of arrays in use. When a
+source has returned a batch, only the batch refers to an array that was made for it, and only that array refers to the
+memory below. Any further reference (from the data set, a global, another column, a batch that is kept) raises the
+reference count, and costs a copy.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ def _counted(value: Any) -> int:
     return getrefcount(value)
 
 
-# Measured by code of the form that counts below, for Python's versions differ in what a call and a loop refer to.
+# Measured by code of the same form as the counting code below: versions of Python differ in the references of a call
+# and of a loop.
 _PASSED = _counted([object()])
-"""References to an object that is passed on as an argument by an expression that made it."""
+"""References to an object that is passed as an argument by the expression that made it."""
 
 (_HELD,) = [getrefcount(part) for part in [object()]]
 """References to an object in a container, in a loop over the container."""
 
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
-"""Types of values that cannot be changed."""
+"""Immutable types."""
 
 _CHANGEABLE = (list, deque, set, bytearray, plain_array)
-"""Other types of Python's that can be changed, and of classes derived from them."""
+"""Mutable types of Python, including derived classes."""
 
 
 def finished(batch: Any, buffers: Buffers) -> Any:
-    """Return a batch as it is handed out; called as ``finished(read(...), buffers)``, so that only it has the batch.
+    """Return a batch in the layout to hand out.
+
+    Call it as ``finished(read(...), buffers)``: then no variable holds the batch.
 
     Arrays in tuples, lists, dicts and other mappings become C-contiguous, writable, of native byte order and of type
-    ``numpy.ndarray``, on memory that nothing else refers to. Tensors keep their strides where they are dense. Other
-    objects are handed out as they are.
+    ``numpy.ndarray``, on memory of their own. Dense tensors keep their strides. Other objects are handed out unchanged.
 
-    A masked array, of which the mask would be lost, is a :class:`MapResultError`.
+    A masked array is a :class:`MapResultError`, because its mask would be lost.
 
     Args:
         batch: Anything that a source or a map returned.
-        buffers: Where the memory of copies comes from.
+        buffers: Gives the memory for copies.
     """
     exclusive = getrefcount(batch) <= _PASSED
     if exclusive and type(batch) is tuple:  # nearly all batches, in half the time
@@ -64,14 +66,14 @@ def finished(batch: Any, buffers: Buffers) -> Any:
                 break
         else:
             return batch
-        part = None  # or it would count as one more reference below
+        part = None  # otherwise it would count as one more reference below
     return _finished(exclusive, batch, buffers)
 
 
 def own_parts(batch: Any) -> tuple[Any, Collection[Any]]:
-    """Return a batch, and the names or places of its arrays that may be written to since nothing else refers to them.
+    """Return a batch, and the names or places of the arrays that may be written to: nothing else refers to them.
 
-    Called as ``own_parts(read(...))``, as :func:`finished` is. The arrays are writable and C-contiguous.
+    Call it as ``own_parts(read(...))``, like :func:`finished`. These arrays are writable and C-contiguous.
     """
     own: list[Any] = []
     if getrefcount(batch) <= _PASSED and isinstance(batch, (tuple, dict)):
@@ -83,9 +85,9 @@ def own_parts(batch: Any) -> tuple[Any, Collection[Any]]:
 
 
 def of_its_own(read: Any) -> Any:
-    """Return what code of a user's has read, copied where anything else refers to it, so that a map may write to it.
+    """Return the result of a user's code for a map to write to: copied if anything else refers to it.
 
-    Called as :func:`finished` is. Arrays keep their order, dtype and class.
+    Call it like :func:`finished`. Arrays keep their order, dtype and class.
     """
     return _of_its_own(getrefcount(read) <= _PASSED, read)
 
@@ -105,17 +107,17 @@ def _of_its_own(exclusive: bool, value: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of a sample: arrays, tensors, pictures, and the lists and dicts that hold them, are new.
+    """Return a copy of a sample: arrays, tensors, images, and the lists and dicts around them, are new.
 
-    So are byte arrays, sets and deques. An object of another class is the sample's own.
+    So are byte arrays, sets and deques. An object of another class is not copied.
     """
     return _finished(False, value, FRESH)
 
 
 def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
-    """Return the same of any part of a batch, `exclusive` if nothing but what it is part of refers to it.
+    """Return any part of a batch in the layout to hand out; `exclusive` if only its container refers to it.
 
-    That flag comes first, for arguments count as references as soon as they are there.
+    That flag is the first argument: an argument counts as a reference from its evaluation on.
     """
     if type(value) in _PLAIN:
         return value
@@ -127,7 +129,7 @@ def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
             return value
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if type(value) is list:
-        if _PLAIN.issuperset(map(type, value)):  # texts and tokens, of which there are many
+        if _PLAIN.issuperset(map(type, value)):  # texts and tokens, which are many
             return value if exclusive else list(value)
         return [_finished(exclusive and getrefcount(part) <= _HELD, part, buffers) for part in value]
     if isinstance(value, MutableMapping):
@@ -163,7 +165,7 @@ def _finished_array(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.
         if _is_finished(array, buffers):
             return array
         if array.flags.carray and array.dtype.isnative and _owns(array, buffers.common):
-            return array.reshape(-1).reshape(array.shape)  # axes of length 1 have the strides of any array then
+            return array.reshape(-1).reshape(array.shape)  # gives axes of length 1 the strides of any other array
     dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     out = np.empty(array.shape, dtype) if dtype.hasobject else buffers.empty(array.shape, dtype)
     np.copyto(out, array, casting="equiv")
@@ -171,7 +173,7 @@ def _finished_array(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.
 
 
 def _finished_objects(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.ndarray:
-    """Return an array of objects of its own, those of them that are arrays being such too."""
+    """Return an array of objects on memory of its own; arrays among the objects get their own too."""
     exclusive = exclusive and _owns(array, None)
     flat = array.reshape(-1)
     out = np.empty(flat.size, object)
@@ -182,19 +184,19 @@ def _finished_objects(array: np.ndarray, exclusive: bool, buffers: Buffers) -> n
 
 
 def _is_finished(array: np.ndarray, buffers: Buffers) -> bool:
-    """Return whether an array to which only the batch refers is as it is to be."""
+    """Return whether an array of the batch alone already has the layout to hand out."""
     flags, dtype = array.flags, array.dtype
     if not flags.carray or not dtype.isnative or dtype.hasobject:
         return False
     if not flags.owndata and not _owns(array, buffers.common):
         return False
-    # NumPy calls an array contiguous whatever the strides of its axes of length 1, by which others choose algorithms.
+    # NumPy calls an array contiguous with any strides in axes of length 1; other libraries choose algorithms by them.
     shape = array.shape
     return (1 not in shape and 0 not in shape) or array.strides == np.empty(shape, dtype).strides
 
 
 def _owns(array: np.ndarray, common: Any) -> bool:
-    """Return whether nothing else refers to the memory of an array, which may be a part of `common`, the task's."""
+    """Return whether nothing else refers to the memory of an array; it may be part of `common`, the task's array."""
     while not array.flags.owndata:
         base: Any = array.base
         if type(base) is Lease:
@@ -210,17 +212,17 @@ def _owns(array: np.ndarray, common: Any) -> bool:
 
 
 def _owns_tensor(tensor: Any) -> bool:
-    """Return whether a tensor is dense, on memory of PyTorch's own that no other tensor shows."""
+    """Return whether a tensor is dense, on PyTorch's own memory, which no other tensor uses."""
     storage, base = tensor.untyped_storage(), tensor._base
     count = getattr(sys.modules["torch"]._C, "_storage_Use_Count", None)
     if count is None or (base is not None and getrefcount(base) > _HELD):
         return False
-    # Of what refers to the memory two are `storage` and the tensor; the one that it is a view of is a third.
+    # Two references to the memory are `storage` and the tensor; the base of a view is a third.
     shown = count(storage._cdata) > (2 if base is None else 3)
     return not shown and bool(storage.resizable()) and tensors.is_dense(tensor)
 
 
 def _is_picture(value: Any) -> bool:
-    """Return whether `value` is a picture of Pillow's."""
+    """Return whether `value` is an image of Pillow."""
     pillow = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(value, pillow.Image)

@@ -1,7 +1,7 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
-Exit codes: 0 done, 1 the command ran, with a result below what it promises, with files that cannot be read or without a
-library that it needs, 2 a wrong option, 130 stopped by Ctrl-C.
+Exit codes: 0: done. 1: the command ran, but its result is below the promised one, or files cannot be read, or a library
+is missing. 2: a wrong option. 130: stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PATH_HELP = "a folder of pictures, a CSV file, or a file of rows, or several suc
 COLUMNS_HELP = "of rows, the names of some columns (default: all)"
 
 REMEDIES = {"overwrite=True": "--overwrite", "on_error='skip'": "--on-error skip"}
-"""What errors say of Python, as the command line has it."""
+"""Terms of Python in error messages, and their command-line options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that `arguments` name, those of this process if they are None; return the exit code."""
+    """Run the command in `arguments`, by default the arguments of this process; return the exit code."""
     parser = argparse.ArgumentParser("batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -130,7 +130,7 @@ def _convert(path: list[str], target: str, columns: str | None, **options: Any) 
 
 
 def _only(path: list[str]) -> str:
-    """Return the one folder or table of pictures that a command is for."""
+    """Return the one folder or table of images for a command."""
     if len(path) > 1:
         raise ArgumentError(f"PATH must be one folder or table of pictures, not {len(path)}; take them one by one")
     return path[0]
@@ -144,14 +144,14 @@ def _refuse(given: Iterable[str], known: Iterable[str], why: str) -> None:
 
 
 def _in_options(text: str) -> str:
-    """Return the text of an error with the remedies that the command line has."""
+    """Return the text of an error with remedies of the command line."""
     for of_python, option in REMEDIES.items():
         text = text.replace(of_python, option)
     return text
 
 
 def _table_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that tell what the columns of a table are; those that are not given are not among the parsed."""
+    """Add the options for the columns of a table; options that are not given are missing from the parsed ones."""
     about: dict[str, Any] = {"default": argparse.SUPPRESS}
     group.add_argument("--image", metavar="COLUMN", help="of the paths (default: path)", **about)
     group.add_argument("--label", metavar="COLUMN", help="of the labels (default: none)", **about)

@@ -1,7 +1,7 @@
-"""What sources, samplers and pools look like at a prompt, in an error, in a notebook.
+"""Displays sources, samplers and pools at a prompt, in an error, in a notebook.
 
-Nothing here reads data or raises: what cannot be told is left out. A graph may hold one source in many places, so that
-no more than :data:`MAX_NODES` of its nodes are shown.
+Nothing here reads data or raises: unknown facts are left out. A graph may hold one source in many places, so at most
+:data:`MAX_NODES` of its nodes are shown.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 from .error_context import function_name, raise_if_of_signal_handler
 
 MAX_NODES = 40
-"""Nodes of a graph that are shown."""
+"""The most nodes of a graph that are shown."""
 
 MAX_ITEMS = 8
-"""Parts of a node, columns of a source, or numbers of a list that are shown."""
+"""The most parts of a node, columns of a source, or numbers of a list that are shown."""
 
 LONGEST = 60
-"""Characters of a name or value that are shown."""
+"""The most characters of a name or value that are shown."""
 
 BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
 
 
 def counted(n: int, what: str, several: str = "") -> str:
-    """Return how many there are of something, in words.
+    """Return a count of something, in words.
 
     >>> counted(1, "row"), counted(1200, "class", "classes")
     ('1 row', '1,200 classes')
@@ -36,7 +36,7 @@ def counted(n: int, what: str, several: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text, with escapes if it holds characters that are not printable, such as commands of a terminal.
+    """Return a text, escaped if it holds characters that are not printable, such as commands of a terminal.
 
     >>> printable("two words"), printable("\x1b[31m")
     ('two words', "'\\\\x1b[31m'")
@@ -58,7 +58,7 @@ def in_bytes(n: float) -> str:
 
 
 def progress_bar() -> Callable[..., Any] | None:
-    """Return ``tqdm.tqdm`` where it is installed, else None."""
+    """Return ``tqdm.tqdm`` if it is installed, else None."""
     try:
         from tqdm import tqdm
     except ImportError:
@@ -67,13 +67,13 @@ def progress_bar() -> Callable[..., Any] | None:
 
 
 class Shown:
-    """A node of a graph that says what it is: ``repr``, and nested boxes in a notebook."""
+    """A node of a graph that describes itself: ``repr``, and nested boxes in a notebook."""
 
     _not_parts: tuple[str, ...] = ()
-    """Attributes that hold nodes and are told in ``_facts``."""
+    """Attributes that hold nodes which ``_facts`` describes."""
 
     def _facts(self) -> list[str]:
-        """Return what there is to tell of this node alone, in words."""
+        """Return the facts of this node alone, in words."""
         return arguments(self)
 
     def __repr__(self) -> str:
@@ -84,15 +84,15 @@ class Shown:
 
 
 def call_words(thing: Any) -> str:
-    """Return what `thing` was made with: ``StandardSampler(length=5)``."""
+    """Return the call that made `thing`: ``StandardSampler(length=5)``."""
     return f"{type(thing).__name__}({', '.join(_safely(arguments, thing))})"
 
 
 def arguments(thing: Any) -> list[str]:
-    """Return the arguments that `thing` was made with, as far as its attributes of the same names tell.
+    """Return the arguments that `thing` was made with, as far as its attributes of the same names show them.
 
-    Those that have their default, and sources, which are shown as parts, are left out. A required argument that was
-    not kept is ``name=...``, or ``_name_in_words`` of the object.
+    Arguments with their default value are left out. So are sources, which are shown as parts. A required argument that
+    was not kept is ``name=...``, or ``_name_in_words`` of the object.
     """
     words = []
     for parameter in inspect.signature(type(thing)).parameters.values():
@@ -107,7 +107,7 @@ def arguments(thing: Any) -> list[str]:
 
 
 def value_words(value: Any) -> str:
-    """Return a value in few characters, of which none are data."""
+    """Return a value in few characters, without data."""
     if value is ...:
         return "..."
     if isinstance(value, (bool, int, float, str, range, type(None))):
@@ -123,7 +123,7 @@ def value_words(value: Any) -> str:
 
 
 def array_words(array: Any) -> str:
-    """Return dtype and shape of an array, ``uint8 (100, 28, 28)``; of one that has none, its class."""
+    """Return dtype and shape of an array, ``uint8 (100, 28, 28)``, or its class if it has none."""
     try:
         return f"{array.dtype} {tuple(array.shape)}"
     except Exception as error:
@@ -132,7 +132,7 @@ def array_words(array: Any) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return `words`, or the first of many."""
+    """Return `words`, or the first few and the number of the others."""
     more = len(words) - MAX_ITEMS
     return ", ".join([*words[:MAX_ITEMS], *([f"and {more} more"] if more > 0 else [])])
 
@@ -162,7 +162,7 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
 
 
 def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
-    """Return the parts of a node for which there is room, with the number of the others."""
+    """Return the parts of a node that fit, and the number of the others."""
     parts = _safely(_parts, node)
     shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
     return shown, len(parts) - len(shown)

@@ -1,7 +1,7 @@
-"""What an exception says about the map and the sample that it was raised for.
+"""The map and the sample of an exception, in its message.
 
-The name of the map that raised it is kept as an attribute of the exception, which pickles carry along; an
-exception that has no room for it goes without.
+The name of the map is kept as an attribute of the exception, which pickles carry along. An exception that cannot hold
+the attribute goes without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import BatchError, BatchupError, RemoteTraceback, batch_error
 from .signals import InterruptsHeld
 
 MAX_TEXT = 1 << 16
-"""Characters of an exception's own text, or of a traceback, that are kept."""
+"""The most characters of an exception's own text, or of a traceback, that are kept."""
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 _MAP = "__batchup_map__"
@@ -27,7 +27,7 @@ _WRONG_CALL = "__batchup_wrong_call__"
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return what people call a function: ``augment``, ``Reader.read``; an object that is called, by its class."""
+    """Return the usual name of a function: ``augment``, ``Reader.read``; the class of a callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None)
@@ -41,10 +41,10 @@ def note_map(error: BaseException, name: str) -> None:
 
 
 def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keywords: Any) -> None:
-    """Note on a ``TypeError`` of the call ``fn(*args, **keywords)`` that `fn` does not take these arguments, if so."""
+    """Mark a ``TypeError`` of the call ``fn(*args, **keywords)`` if `fn` refuses these arguments."""
     if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
-        return  # another error, or one that was raised inside of `fn`
-    with contextlib.suppress(ValueError):  # it has no signature
+        return  # another error, or an error inside of `fn`
+    with contextlib.suppress(ValueError):  # `fn` has no signature
         try:
             inspect.signature(fn).bind(*args, **keywords)
         except TypeError:
@@ -52,7 +52,7 @@ def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keyword
 
 
 def is_wrong_call(error: BaseException) -> bool:
-    """Return whether a function was called with arguments that it does not take."""
+    """Return whether a function was called with arguments that it refuses."""
     return type(error) is TypeError and getattr(error, _WRONG_CALL, False) is True
 
 
@@ -78,12 +78,12 @@ def text_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of `error` as text, that of the worker process where it was raised in one."""
+    """Return the traceback of `error` as text, from the worker process if it was raised there."""
     if isinstance(error.__cause__, RemoteTraceback):
         return shortened(error.__cause__.text)
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__)
-    except Exception as raised:  # by the methods of `error` that this calls, as bool() and getattr() do
+    except Exception as raised:  # from methods of `error` that this calls, such as bool() and getattr()
         raise_if_of_signal_handler(raised)
         lines = ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
         lines.append(f"{type(error).__name__}: {text_of(error)}\n")
@@ -91,7 +91,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:
-    """Return `text`, of which the middle is left out if it has more than `most` characters."""
+    """Return `text`; if it has more than `most` characters, leave out its middle."""
     left_out = len(text) - most
     if left_out <= 0:
         return text
@@ -101,8 +101,8 @@ def shortened(text: str, most: int = MAX_TEXT) -> str:
 def described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:
     """Return the :class:`~batchup_ng.errors.BatchError` for `error`, with its cause.
 
-    `which` says for which sample it was raised, `when` in which epoch and batch; `told` are attributes of the result.
-    Signals wait, because much of the code below, that of Python included, suppresses any exception.
+    `which` names the sample of the error, `when` its epoch and batch; `told` are attributes of the result. Signals
+    wait, because much of the code below, Python's included, suppresses any exception.
     """
     with InterruptsHeld():
         return _described(error, which, when, told)
@@ -114,15 +114,15 @@ def _described(error: BaseException, which: str, when: str, told: dict[str, Any]
     result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **told)
     result.__cause__ = error
     if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT:
-        result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print the whole of a long one
+        result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print a long traceback in full
     return result
 
 
 def of_signal_handler(error: BaseException) -> BaseException | None:
-    """Return what the handler of a signal raised in the midst of other code, if `error` is that or wraps it.
+    """Return the exception that a signal handler raised in the middle of other code, if `error` is or wraps it.
 
     Python calls a handler with the number of the signal and the frame that it interrupted; a signal that was held back
-    arrives at the end of that. Our own errors wrap, because readers of files and the pickling of tasks catch any
+    arrives when the hold ends. Our own errors wrap it, because readers of files and the pickling of tasks catch any
     exception.
     """
     while error.__cause__ is not None and isinstance(error, BatchupError):
@@ -136,10 +136,10 @@ def of_signal_handler(error: BaseException) -> BaseException | None:
 
 
 def _interrupts(frame: Any, interrupted: Any) -> bool:
-    """Return whether a frame is that of a signal handler, or of a debugger's trace function, called in another.
+    """Return whether a frame belongs to a signal handler, or to a debugger's trace function, called in another frame.
 
-    Many functions have the frame of their caller in a variable, as ``numexpr.evaluate``; these two have it in arguments
-    ``(signal, frame)`` or ``(frame, event, ...)``.
+    Many functions have the frame of their caller in a variable, such as ``numexpr.evaluate``; these two have it in
+    arguments ``(signal, frame)`` or ``(frame, event, ...)``.
     """
     code, values = frame.f_code, frame.f_locals
     args = [None, *(values.get(name) for name in code.co_varnames[: code.co_argcount])]
@@ -150,7 +150,7 @@ def _interrupts(frame: Any, interrupted: Any) -> bool:
 
 
 def raise_if_of_signal_handler(error: BaseException) -> None:
-    """Raise what the handler of a signal raised, if `error` is that or wraps it."""
+    """Raise the exception of a signal handler, if `error` is or wraps one."""
     raised = of_signal_handler(error)
     if raised is not None:
         raise raised
@@ -158,7 +158,7 @@ def raise_if_of_signal_handler(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def unless_of_signal_handler(*kinds: type[Exception]) -> Iterator[None]:
-    """Suppress exceptions, of `kinds` if any are given, but not those of signal handlers."""
+    """Suppress exceptions, of `kinds` if given, but not the exceptions of signal handlers."""
     try:
         yield
     except Exception as error:
@@ -168,7 +168,7 @@ def unless_of_signal_handler(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def place_of(error: BatchError) -> str:
-    """Return the map that raised `error` with its line, ``"map 'fn', train.py:4"``; "" where no map did."""
+    """Return the map that raised `error` with its line, ``"map 'fn', train.py:4"``; "" if no map did."""
     if error.op is None:
         return ""
     where, before = "", _PACKAGE
@@ -180,7 +180,7 @@ def place_of(error: BatchError) -> str:
 
 
 def without_frames(error: BaseException) -> None:
-    """Let go of the frames that an exception, its causes and contexts hold, with all the memory in them."""
+    """Release the frames that an exception, its causes and contexts hold, with all the memory in them."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
     while todo:

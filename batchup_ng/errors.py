@@ -1,10 +1,10 @@
-"""Every exception that batchup_ng raises; ``docs/api/base.md`` draws the tree of them.
+"""All exceptions that batchup_ng raises; ``docs/api/base.md`` draws their tree.
 
-Each error is also an instance of a built-in exception, as BatchUp's were. An exception that a task of
-``work_stream`` raises arrives as it is, with a :class:`RemoteTraceback` as its cause if it comes from another process.
-One that is raised in making a batch arrives as a :class:`BatchError` that is an instance of its type as well, of a
-class that derives from both; the constructor of the built-in base builds it, since a user's may require any arguments.
-Where no such class can be made, it is a plain :class:`BatchError`.
+Each error is also an instance of a built-in exception, as in BatchUp. An exception of a ``work_stream`` task arrives
+unchanged; if it comes from another process, its cause is a :class:`RemoteTraceback`. An exception in the making of a
+batch arrives as a :class:`BatchError` that is also an instance of its own type. The class derives from both. The
+constructor of the built-in base builds the instance, because a user's class may require any arguments. If no such class
+can be made, the error is a plain :class:`BatchError`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class BatchupError(Exception):
 
 
 class ArgumentError(BatchupError, ValueError):
-    """An argument has the right type and a value that breaks a rule."""
+    """An argument has the right type but breaks a rule."""
 
 
 class ArgumentTypeError(BatchupError, TypeError):
-    """An argument is of a wrong kind, or an option does not exist."""
+    """An argument is of the wrong kind, or an option does not exist."""
 
 
 class MapResultError(ArgumentError, ArgumentTypeError):
-    """A map returned something that is no batch, or another number of samples; no sample is to blame for that."""
+    """A map returned something other than a batch, or another number of samples; no sample is to blame for that."""
 
 
 class StateError(BatchupError, ValueError):
-    """A saved state cannot be resumed from: it is damaged, or was saved from another source, seed or version."""
+    """A saved state cannot be resumed from: it is damaged, or belongs to another source, seed or version."""
 
 
 class SerializationError(ArgumentTypeError):
@@ -47,11 +47,11 @@ class InOrderNotSupported(BatchupError, NotImplementedError):
 
 
 class SampleReadError(BatchupError, OSError):
-    """A stored sample is missing, damaged or not of the kind that was asked for.
+    """A stored sample is missing, damaged or not of the requested kind.
 
     Args:
         message: What is wrong, naming the file.
-        source: The path, or another name of where the sample lies, exactly as it was given.
+        source: The path, or another name of the sample's place, exactly as it was given.
     """
 
     def __init__(self, message: str, source: object = None) -> None:
@@ -60,27 +60,27 @@ class SampleReadError(BatchupError, OSError):
 
 
 class WriteError(BatchupError, OSError):
-    """A file could not be written, as when a disk is full; ``errno`` is that of the operating system, where it has one.
+    """A file could not be written, for example because a disk is full. ``errno`` is the system's, if it gave one.
 
-    What was written before is kept, and the same call goes on behind it.
+    The part written before is kept, and the same call continues after it.
     """
 
 
 class BatchError(BatchupError):
-    """A batch could not be made; also an instance of the type of the exception that was raised in making it.
+    """A batch could not be made. The error is also an instance of the type of the original exception.
 
-    Its text is that of the original, followed by where it was raised.
+    Its text is the original's text, followed by the place of the error.
 
     Attributes:
-        row: The row of the sample that failed: an int, or a nest of them; None where no single row is to blame.
+        row: The row of the sample that failed: an int, or a nest of them; None if no single row is to blame.
         rows: The rows of the whole batch, as the plan gives them.
         position: The sample's place in the stream of the epoch, or None.
-        source: The path or key of the sample, where it is known.
+        source: The path or key of the sample, if known.
         op: Name of the map that raised the exception; None if no map did.
         epoch: Number of the epoch.
         batch: Number of the batch in its epoch.
-        traceback: The traceback of where it was raised, as text.
-        error: The original exception, where there is one.
+        traceback: The traceback of the original exception, as text.
+        error: The original exception, if there is one.
     """
 
     row: Any = None
@@ -102,13 +102,13 @@ class BatchError(BatchupError):
         return f"{type(self).__name__}({str(self)!r})"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        BaseException.__setattr__(self, name, value)  # whatever the original's class makes of it
+        BaseException.__setattr__(self, name, value)  # regardless of the original's class
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         kind, args, state = self._kind, self.args, state_of(self)
         try:
             pickle.loads(pickle.dumps((kind, args, state)))
-        except Exception:  # the original cannot travel; what is known of it can
+        except Exception:  # the original cannot be pickled; these attributes can
             kind, args, state = None, (self._text,), {name: state[name] for name in _TELLING & state.keys()}
         return _built, (kind, args, state)
 
@@ -126,7 +126,7 @@ def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
         kind = RuntimeError
     state = {"_text": text, "error": original, **told}
     if isinstance(original, SyntaxError):
-        state["msg"] = text  # which Python prints instead
+        state["msg"] = text  # Python prints this instead
     try:
         made = _built(kind, original.args, {**state_of(original), **state})
         str(made), repr(made)
@@ -136,7 +136,7 @@ def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
 
 
 def _built(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> BatchError:
-    """Return an error of the class for `kind` with these attributes, no constructor of the user's called."""
+    """Return an error of the class for `kind` with these attributes; no constructor of the user's is called."""
     cls = BatchError if kind is None or not issubclass(kind, Exception) else _class_for(kind)
     made: BatchError = without_init(cls, args)
     set_state(made, {**state, "_kind": None if cls is BatchError else kind})
@@ -144,10 +144,10 @@ def _built(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> BatchErro
 
 
 def without_init(cls: type[BaseException], args: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls` with these arguments, made by the built-in type that it is based on."""
-    # The first will do, but for those, as MemoryError, that have a constructor of their own though no layout.
+    """Return an instance of `cls` with these arguments, made by its built-in base type."""
+    # The first base will do, except for types such as MemoryError with a constructor of their own but no layout.
     for base in [each for each in cls.__mro__ if not each.__flags__ & MADE_BY_PYTHON]:
-        for given in (args, ()):  # a group needs its arguments, others may not want them
+        for given in (args, ()):  # a group needs its arguments, others may refuse them
             with contextlib.suppress(TypeError):
                 made: Any = base.__new__(cls, *given)
                 BaseException.__setattr__(made, "args", args)
@@ -156,10 +156,10 @@ def without_init(cls: type[BaseException], args: tuple[Any, ...]) -> Any:
 
 
 def set_state(error: BaseException, state: dict[str, Any]) -> None:
-    """Give `error` the attributes that :func:`state_of` returned, but for those that cannot be set."""
+    """Give `error` the attributes that :func:`state_of` returned, except those that cannot be set."""
     for name, value in state.items():
         with contextlib.suppress(AttributeError, TypeError):
-            if getattr(error, name, ...) is not value:  # an OSError shows a second file that was set to None
+            if getattr(error, name, ...) is not value:  # an OSError prints a second file even if it was set to None
                 BaseException.__setattr__(error, name, value)  # its class may refuse, if it is a frozen dataclass
 
 
@@ -168,9 +168,9 @@ MADE_BY_PYTHON = 1 << 9
 
 
 class _MadeClass(type):
-    """The type of the classes that :func:`_class_for` makes: a pickle has the class of the original in their place.
+    """The type of the classes that :func:`_class_for` makes: a pickle stores the original's class instead of them.
 
-    PyTorch's workers, for one, send the class of an exception.
+    PyTorch's workers, for example, send the class of an exception.
     """
 
     _kind: type[BaseException]
@@ -178,7 +178,7 @@ class _MadeClass(type):
 
 @functools.lru_cache(maxsize=256)
 def _class_for(kind: Any) -> type[BatchError]:
-    """Return the class of errors that are batch errors and of `kind`; :class:`BatchError` where there can be none."""
+    """Return the class of errors that are both batch errors and of `kind`; :class:`BatchError` if there can be none."""
     try:
         own: Any = type(kind)
         made: type[BatchError] = types.new_class(
@@ -193,14 +193,14 @@ def _class_for(kind: Any) -> type[BatchError]:
 
 @functools.lru_cache(maxsize=256)
 def _with_type_of(metaclass: Any) -> type[_MadeClass]:
-    """Return the type of the classes that are made for exceptions whose own type this is: mostly ``type``."""
+    """Return the type of the classes made for exceptions of this metaclass, which is mostly ``type``."""
     made = _MadeClass if metaclass is type else types.new_class("MadeClass", (_MadeClass, metaclass))
     copyreg.pickle(made, lambda each: (_class_for, (each._kind,)))  # type: ignore[arg-type, return-value, unused-ignore]
     return made
 
 
 def state_of(error: BaseException) -> dict[str, Any]:
-    """Return the attributes of an exception, those included that are kept in slots (the ``errno`` of an OSError)."""
+    """Return the attributes of an exception, including those in slots (the ``errno`` of an OSError)."""
     state = {}
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():
@@ -212,17 +212,17 @@ def state_of(error: BaseException) -> dict[str, Any]:
 
 
 class SampleTimeout(BatchupError, TimeoutError, RuntimeError):
-    """Making a sample, or the batch that it is in, took longer than its time limit.
+    """Making a sample, or its batch, took longer than its time limit.
 
-    It is a ``RuntimeError`` as well, as the timeout of PyTorch's ``DataLoader`` is.
+    It is also a ``RuntimeError``, like the timeout of PyTorch's ``DataLoader``.
     """
 
 
 class TooManyErrors(BatchupError, RuntimeError):
-    """More samples of an epoch failed than the error policy lets pass.
+    """More samples of an epoch failed than the error policy allows.
 
     Args:
-        message: How many failed, what the limit is.
+        message: How many failed, and the limit.
         errors: A :class:`BatchError` for each.
     """
 
@@ -232,7 +232,7 @@ class TooManyErrors(BatchupError, RuntimeError):
 
 
 class ReentrantIteration(BatchupError, RuntimeError):
-    """An iterator or stream was asked for its next item by the map or generator that is making one."""
+    """A map or generator asked an iterator or stream for its next item while making an item for it."""
 
 
 class PoolClosed(BatchupError, RuntimeError):
@@ -244,35 +244,35 @@ class WorkerDied(BatchupError, RuntimeError):
 
 
 class PoolBroken(WorkerDied):
-    """No worker process of a pool can be kept alive: none can be started, or all end before they have done anything.
+    """No worker process of a pool stays alive: none can be started, or all end before they have done anything.
 
-    No task or sample is to blame. The pool is as if new: the next use of it starts worker processes again.
+    No task or sample is to blame. The pool is as if new: its next use starts worker processes again.
     """
 
 
 class ClusterError(BatchupError, RuntimeError):
-    """A cluster cannot do what is asked of it: it has no room, or a node lacks a file or library, or has another one.
+    """A cluster cannot do its task: it has no room, or a node lacks a file or library, or has a different one.
 
     No task or sample is to blame; the text names the node and the remedy.
     """
 
 
 class AccountingError(BatchupError, RuntimeError):
-    """The batches delivered in an epoch are not those that were planned: a bug of the library."""
+    """The batches delivered in an epoch are not the planned ones: a bug of the library."""
 
 
 class NotReproducible(BatchupError, AssertionError):
     """A source gave other batches when they were made in another way.
 
     Args:
-        message: What differs, where, whose fault it is, what to do.
+        message: The difference, its place, whose fault it is, and the remedy.
 
     Attributes:
-        setting: How the batches were made that differ.
+        setting: The setting of the run with the different batches.
         epoch: Number of the epoch.
-        batch: Number of the batch; None where the order of the rows differs.
+        batch: Number of the batch; None if the order of the rows differs.
         row: Number of the sample in its batch, or None.
-        leaf: The way to the array in the batch, as ``"[0]"``, or None.
+        leaf: Path to the array in the batch, such as ``"[0]"``, or None.
         culprit: Name of the map's function, accessor, source or sampler that differs first.
     """
 
@@ -286,7 +286,7 @@ class NotReproducible(BatchupError, AssertionError):
 
 
 class StallWarning(RuntimeWarning):
-    """A result has been waited for unusually long."""
+    """The consumer has waited unusually long for a result."""
 
 
 class WorkerWarning(RuntimeWarning):
@@ -294,30 +294,30 @@ class WorkerWarning(RuntimeWarning):
 
 
 class SharedMemoryWarning(RuntimeWarning):
-    """There is not enough shared memory for batches, which come over a socket instead, slower."""
+    """There is not enough shared memory for batches; they come over a socket instead, which is slower."""
 
 
 class CacheWarning(RuntimeWarning):
-    """Rows are read more often than once: there is no room to keep all rows of an accessor, or all chunks that are
-    mixed, or ranks share an order by blocks.
+    """Rows are read more than once: there is no room for all rows of an accessor or for all chunks that are mixed, or
+    ranks share an order by blocks.
     """
 
 
 class SampleWarning(RuntimeWarning):
-    """Samples are left out or replaced, as the error policy says, or a batch was made at a later try; or an exclusion
-    list has paths that match no file."""
+    """The error policy left out or replaced samples, or a batch was made at a later try; or an exclusion list has paths
+    that match no file."""
 
 
 class RepeatedEpochWarning(RuntimeWarning):
-    """Two epochs in a row have the same order and random numbers, for neither was given a number."""
+    """Two epochs in a row have the same order and random numbers, because neither was given a number."""
 
 
 class RemoteTraceback(Exception):
-    """The text of a traceback from another process: the cause of an exception that was raised there.
+    """The text of a traceback from another process: the cause of an exception from there.
 
     Args:
         text: The traceback.
-        op: Name of the map that raised the exception, which not every exception carries along.
+        op: Name of the map that raised the exception; not every exception carries it along.
     """
 
     def __init__(self, text: str, op: str | None = None) -> None:

@@ -1,8 +1,7 @@
-"""One object that a training loop iterates over: a data set, how it is cut into batches, who makes them.
+"""One object for a training loop to iterate over: a data set, its batches, and the pool that makes them.
 
-Who owns what. A loader owns its pool, unless the pool is the user's, and the epoch under way. The loaders that
-``map`` and the frameworks make of it are views: they share its :class:`Progress`, so it does not matter which of them
-is asked for a state or closed.
+A loader owns the epoch under way, and its pool unless the pool is the user's. The loaders from ``map`` and from the
+frameworks are views: all share its :class:`Progress`, so any of them may be asked for a state or closed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 """The pools by name: each is made with a number of workers."""
 
 CLOSED = "closed"
-"""What stands for the kind of the pool of a loader that was closed."""
+"""The kind of the pool of a closed loader."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
@@ -54,33 +53,34 @@ LoaderType = TypeVar("LoaderType", bound="Loader")
 class Loader:
     """Batches of a data set, made ahead by workers, epoch after epoch: each iteration over it is one epoch.
 
-    The buffer stays full from one epoch to the next. A loop that is left early ends its epoch when the next begins.
+    The buffer stays full from one epoch to the next. If a loop is left early, its epoch ends when the next begins.
 
     Args:
         data: A data source; an array, or a list, tuple or dict of arrays of one length; or a data set with ``__len__``
-            and ``__getitem__(int)``, of torch or Hugging Face, say, or a list of tuples or dicts, one a sample.
-        batch_size: Samples a batch; the last may have fewer.
-        shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of it and of the number of
-            the epoch. True: a seed that is drawn now from NumPy's global state; states that are saved have it. A
-            generator: the order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``:
-            shuffled so that what storage keeps together is read once, as ``batch_iterator`` of a source says.
+            and ``__getitem__(int)``, for example from torch or Hugging Face, or a list with a tuple or dict for each
+            sample.
+        batch_size: Samples in a batch; the last may have fewer.
+        shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of the seed and of the
+            epoch's number. True: a seed drawn now from NumPy's global state; saved states contain it. A generator: the
+            order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``: shuffled in blocks
+            that storage keeps together, to read each once, as described in ``batch_iterator`` of a source.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes the
-            first batches with a copy of the data when it is first iterated over, chooses, and hands these out;
-            ``repr`` tells what and why. The batches are the same whatever makes them.
-        workers: How many; None for every CPU that this process may use.
+            first batches with a copy of the data at the first iteration, and chooses; ``repr`` shows the choice and the
+            reason. These batches are handed out too. The batches do not depend on the pool.
+        workers: Number of workers. Default: all CPUs available to this process.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
-            This, `uneven` and `pad_mask` are those of ``source.batch_iterator``.
+            ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
         buffer: The most batches that are under way or done, ahead of the consumer.
-        on_error: What to do about samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
+        on_error: The action for samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
         timeout: Seconds that a sample may take; None for any time.
         start_epoch: Number of the first epoch.
 
     Raises:
-        ArgumentError: an option has a value that it cannot have.
-        ArgumentTypeError: `data` is none of these, or an option is of a wrong kind or does not exist.
+        ArgumentError: an option has an invalid value.
+        ArgumentTypeError: `data` is none of these, or an option is of the wrong kind or does not exist.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader([np.arange(5)], 2, shuffle=1) as loader:
@@ -128,7 +128,7 @@ class Loader:
             shuffle = seed_draw(GLOBAL) if shuffle is True else (BLOCKS, seed_draw(GLOBAL))
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
-        # Refuses what cannot be. "auto" is asked for later: Lightning begins the group of processes in fit.
+        # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
         for node in nodes_of(source, "has_order"):
             node.check_batch_size(batch_size)
@@ -138,7 +138,7 @@ class Loader:
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
-        self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes an iterator of batches of another
+        self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
         self._progress = Progress(
             source if collate is None else source.collate(collate),
             options,
@@ -151,9 +151,9 @@ class Loader:
     # -- iterating ---------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
-        """Begin the next epoch and return the iterator of its batches; one that was left early ends.
+        """Begin the next epoch and return the iterator of its batches. If the current epoch was left early, end it.
 
-        An epoch of which no batch was asked for has not begun: some frameworks call ``iter`` more often than they loop.
+        An epoch begins with the request for its first batch: some frameworks call ``iter`` more often than they loop.
         """
         progress, began = self._progress, time.perf_counter()
         with progress.lock:
@@ -163,7 +163,7 @@ class Loader:
             try:
                 if progress.inner is None or not progress.inner.untouched:
                     if progress.inner is not None and not progress.inner.asked:
-                        progress.series = None  # which has handed out the epoch that is to be begun again
+                        progress.series = None  # it has handed out the epoch that is to begin again
                     if progress.series is None:
                         progress.series = self._behind().epochs(None, start=number, state=state, **progress.options)
                         progress.series.go_by(progress.chosen)
@@ -173,16 +173,16 @@ class Loader:
                     progress.inner.start_seconds = time.perf_counter() - began
                 progress.iterator = self._viewed(LoaderIterator(progress.inner, progress.lock))
                 return progress.iterator
-            except BaseException:  # the next call begins the same epoch, whatever a signal's handler interrupted
+            except BaseException:  # the next call begins the same epoch, wherever a signal handler interrupted
                 progress.series = progress.inner = progress.iterator = None
                 progress.next, progress.pending = number, state
                 raise
 
     def __len__(self) -> int:
-        """Return how many batches the next iteration has: those of an epoch, or what is left of one that was resumed.
+        """Return the number of batches of the next iteration: of an epoch, or of the rest of a resumed epoch.
 
         Raises:
-            TypeError: it never ends, or only its end will tell.
+            TypeError: the epoch never ends, or its length is known only at its end.
         """
         number, state = self._progress.upcoming()
         if state is not None:
@@ -191,9 +191,9 @@ class Loader:
 
     @property
     def batches_per_epoch(self) -> int:
-        """How many batches an epoch has, however many of it are left; the errors are those of ``len``."""
+        """The number of batches of a whole epoch; raises the same errors as ``len``."""
         source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
-        if options.rng is not None:  # from which nothing is to be drawn here
+        if options.rng is not None:  # nothing may be drawn from it here
             options = dataclasses.replace(options, rng=None)
         has_plan = source.is_random_access
         n_batches = self._with_plan().plan_of(options).n_batches if has_plan else source.stream_count(options)
@@ -202,39 +202,38 @@ class Loader:
         return int(n_batches)
 
     def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
+        return True  # otherwise Python would ask for the length, which some loaders do not have
 
     def map(self: LoaderType, fn: Callable[..., Any]) -> LoaderType:
         """Return a view of this loader that hands out ``fn(*batch)``, or ``fn(**batch)`` of a dict.
 
-        `fn` is called on your thread, in ``next``, and what it returns is handed out as it is: the place to hand a
-        batch over to a framework. Work that takes long belongs to the source, whose maps the workers run:
-        ``Loader(source.map(fn), ...)``.
+        ``next`` calls `fn` on your thread and hands out its result unchanged. Use it to pass a batch to a framework.
+        For work that takes long, map the source instead; the workers run its maps: ``Loader(source.map(fn), ...)``.
         """
         name = function_name(fn)
         return self.view(lambda iterator: MappedIterator(iterator, lambda batch: called_with(fn, batch), name))
 
     def view(self: LoaderType, make: Callable[[Any], Any]) -> LoaderType:
-        """Return a loader that shares all with this one, whose iterators are what `make` makes of this one's."""
+        """Return a loader that shares everything with this one; `make` converts each of its iterators."""
         made = copy.copy(self)
         made._views = (*self._views, make)
         return made
 
     def batch(self, number: int, epoch: int | None = None) -> Any:
-        """Return batch `number` of an epoch, by default of the one under way; any, in any order, from any thread.
+        """Return batch `number` of an epoch, by default of the one under way; in any order, from any thread.
 
         A worker makes it now: see :meth:`batches`.
         """
         return next(self.batches([number], epoch))
 
     def batches(self, numbers: Iterable[int], epoch: int | None = None) -> Any:
-        """Return an iterator of the batches that have these numbers in an epoch, in this order, made ahead.
+        """Return an iterator of the batches with these numbers in an epoch, in this order, made ahead.
 
-        It has no states, and the epoch under way goes on beside it. Views, such as those made by ``map``, are applied.
+        It has no states, and the epoch under way continues independently. Views, such as from ``map``, are applied.
 
         Raises:
             ArgumentTypeError: the source only streams, or its order is drawn from a generator.
-            IndexError: there is no such batch; raised when it is about to be made.
+            IndexError: there is no such batch; raised when the batch is about to be made.
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
         behind = self._behind()
@@ -264,26 +263,26 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch under way; of the next where there is none."""
+        """The number of the epoch under way, or of the next epoch if there is none."""
         iterator = self._under_way()
         return self._progress.upcoming()[0] if iterator is None else int(iterator.epoch)
 
     @property
     def upcoming_epoch(self) -> int:
-        """The number of the epoch that the next iteration is of."""
+        """The number of the next iteration's epoch."""
         return self._progress.upcoming()[0]
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be that of epoch `epoch`, as samplers of PyTorch do; nothing changes if it is."""
+        """Set the epoch of the next iteration, like samplers of PyTorch; does nothing if it is that epoch already."""
         if validation.not_negative("epoch", epoch) != self.upcoming_epoch:
             end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
 
     def shard_world(self) -> int:
-        """Return among how many processes the data are shared out."""
+        """Return the number of processes that share the data."""
         return self._options_of(self._progress.next).shard.world
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far it is: the epoch, and what was handed out of it; JSON can hold it.
+        """Return the progress: the epoch, and how much of it was handed out; JSON can hold it.
 
         Raises:
             StateError: in the middle of an epoch: the source only streams, or the order is drawn from a generator.
@@ -297,11 +296,11 @@ class Loader:
         return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on from where `state` was taken, in the middle of its epoch; behind its last batch,
-        with the next epoch.
+        """Continue from the place of `state` in the next iteration, in the middle of its epoch. If `state` is from the
+        end of an epoch, begin the next epoch.
 
         Raises:
-            StateError: the state is damaged, or is that of another source, order or seed; nothing has changed.
+            StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
         """
         try:
             epoch, seed, batches = (state[name] for name in ("epoch", "seed", "batches"))
@@ -324,7 +323,7 @@ class Loader:
                     number += 1
                 if made.at_its_start or made.at_its_end:
                     batches = None
-                chosen = made.options.chosen  # also between epochs: all that follow are in these blocks
+                chosen = made.options.chosen  # also between epochs: all later epochs use these blocks
             left = progress.move_to(number, batches, chosen)
         except BaseException:
             progress.options = before
@@ -336,17 +335,17 @@ class Loader:
         write_state(path, self.state_dict())
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
-        """Go on from the state that a file holds: see :meth:`load_state_dict`."""
+        """Continue from the state in a file: see :meth:`load_state_dict`."""
         self.load_state_dict(read_state(path))
 
     def stats(self) -> dict[str, Any]:
-        """Return what happened in the epoch under way, or in the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
+        """Return the statistics of the epoch under way, or of the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
         iterator = self._progress.iterator
         return dict(self._progress.told[0] if iterator is None else iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
-        """The samples that the error policy let pass in the epoch under way, or in the last."""
+        """The samples that the error policy let pass in the epoch under way, or in the last one."""
         iterator = self._progress.iterator
         return list(self._progress.told[1] if iterator is None else iterator.errors)
 
@@ -355,12 +354,12 @@ class Loader:
     def close(self) -> None:
         """End the epoch under way, and the workers unless the pool is yours; may be called again.
 
-        The state is still that of the epoch under way, from which an iteration by a pool of yours would go on.
+        The state still describes the epoch under way. With a pool of yours, an iteration would continue from there.
         """
         progress, under_way = self._progress, self._under_way()
         progress.next, progress.pending = progress.upcoming()
         if under_way is not None:
-            with contextlib.suppress(StateError):  # it has none
+            with contextlib.suppress(StateError):  # it has no state
                 progress.next, progress.pending = int(under_way.epoch), under_way.state_dict()
         if progress.iterator is not None:
             progress.told = self.stats(), self.errors
@@ -369,7 +368,7 @@ class Loader:
                 made.break_off("close() of its loader")
         if progress.series is not None:
             progress.series.close()
-        # They hold what the workers share, and TensorFlow keeps loaders until the program ends.
+        # They hold memory that the workers share, and TensorFlow keeps loaders until the program ends.
         progress.iterator = progress.inner = progress.series = progress.behind = None
         if progress.kind:
             pool, progress.pool, progress.kind = progress.pool, None, CLOSED
@@ -405,22 +404,22 @@ class Loader:
         return dataclasses.replace(options, numbered=True, chosen=self._progress.chosen)
 
     def _with_plan(self) -> OpensEpochs:
-        """Return what plans epochs and checks states: the source, if that can, without starting anything."""
+        """Return the object that plans epochs and checks states: the source if it can, without starting anything."""
         source = self._progress.source
         return source if isinstance(source, PlannedDataSource) else self._behind()
 
     @property
     def in_mid_epoch(self) -> bool:
-        """Whether a part of an epoch was handed out: by this loader, or before the state that was loaded."""
+        """Whether a part of an epoch was handed out, by this loader or before the loaded state."""
         return self._under_way() is not None or self._progress.upcoming()[1] is not None
 
     def _under_way(self) -> Any:
-        """Return the iterator of the epoch under way, None where it is at its end or there is none."""
+        """Return the iterator of the epoch under way; None if it is at its end or there is none."""
         iterator = self._progress.iterator
         return None if iterator is None or iterator.at_end else iterator
 
     def _behind(self) -> WithConsumerMaps:
-        """Return the source that the pool works for; the first call chooses the pool and starts it."""
+        """Return the pool's source; the first call chooses and starts the pool."""
         progress = self._progress
         with self._progress.lock:
             kind = progress.kind
@@ -429,7 +428,7 @@ class Loader:
                 number, state = progress.upcoming()
                 tried = choose(progress.source, self._options_of(number), state, self._timeout)
                 (kind, progress.why), made = tried
-            if progress.kind == CLOSED:  # perhaps by another thread, meanwhile
+            if progress.kind == CLOSED:  # another thread may have closed it
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
@@ -453,7 +452,7 @@ class Loader:
 
 
 def source_of(data: Any) -> AbstractDataSource:
-    """Return the data source that `data` is, or one that has its samples."""
+    """Return `data` if it is a data source, otherwise a data source of its samples."""
     if type(data).__name__ == "DataLoader":
         raise ArgumentTypeError(
             "data is a DataLoader of PyTorch's; batchup_ng.frameworks.torch.from_dataloader(data) runs it, or pass its "

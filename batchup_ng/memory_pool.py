@@ -1,13 +1,13 @@
 """Reusable memory that an array holds on lease until its last reference is gone.
 
-Touching fresh memory is what a batch costs most, so blocks are allocated once, touched once and handed out
-again. Who owns what: a :class:`BufferPool` owns the free blocks; an array that it hands out owns its block
-through a small :class:`Lease`, which every view of the array keeps alive; when the last view goes, on
-whichever thread that happens, the lease puts the block back. Nothing is ever overwritten while it can be seen.
+Touching fresh memory is the largest cost of a batch, so blocks are allocated once, touched once and handed out again.
+A :class:`BufferPool` owns the free blocks. An array that it hands out owns its block through a small :class:`Lease`,
+and every view of the array keeps the lease alive. When the last view goes, on any thread, the lease puts the block
+back. Nothing is ever overwritten while it can be seen.
 
-A lease may end in the middle of anything (the garbage collector runs where it likes), so giving back takes no
-lock: it is one ``deque.append``, which is atomic. Nor does it run Python code: that would be where an interrupt
-(Ctrl-C) is noticed now and then, and an exception that is raised in a finalizer is printed and lost.
+A lease may end in the middle of anything, because the garbage collector runs anywhere. So giving back takes no lock: it
+is one ``deque.append``, which is atomic. It does not run Python code either: Python might notice an interrupt (Ctrl-C)
+there, and an exception in a finalizer is printed and lost.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ALIGNMENT = 64
-"""Bytes to which every leased array is aligned: a cache line, which is also the widest vector register."""
+"""Alignment of every leased array in bytes: a cache line, and also the widest vector register."""
 
 PAGE, IN_PAGE = 4096, 1024
-"""Where in a page a block begins. NumPy's large arrays begin a few bytes behind the beginning of one. A copy to a place
-a little farther in its page is slowed down: a load is held back by a store to an address whose lower 12 bits are alike.
+"""Size of a page, and where in a page a block begins. NumPy's large arrays begin a few bytes after the start of a page.
+A copy to a place a little farther in its page is slow: a store delays a load from an address with the same lower 12
+bits.
 """
 
 SMALLEST_LEASE = 1 << 16
@@ -32,28 +33,28 @@ SMALLEST_LEASE = 1 << 16
 
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Return whether a type string tells the whole of `dtype`: no fields, no metadata, none that a library added."""
+    """Return whether a type string describes `dtype` fully: no fields, no metadata, not added by a library."""
     return dtype.kind in "biufcSUMm" and dtype.isbuiltin != 2 and not dtype.metadata
 
 
 class Buffers:
-    """Where the memory of a batch comes from; here it is new each time.
+    """The source of memory for a batch; this class allocates new memory each time.
 
     Attributes:
-        common: The array that those of one task are parts of, which nothing else has; None where there is none.
-        smallest: Bytes from which on a reader asks for memory here; smaller arrays it makes itself.
+        common: The array that contains all arrays of one task and nothing else; None if there is none.
+        smallest: From this many bytes on, a reader asks here for memory; smaller arrays it makes itself.
     """
 
     common: np.ndarray | None = None
     smallest: int = SMALLEST_LEASE
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return an array to be written, with contents as they may be: C order, writable."""
+        """Return an array to be written, with undefined contents: C order, writable."""
         return np.empty(shape, dtype)
 
     @property
     def scratch(self) -> Buffers:
-        """Where to take the memory of what is not handed out itself: the arrays that a map will replace."""
+        """Memory for arrays that are not handed out themselves, because a map will replace them."""
         return self
 
 
@@ -61,8 +62,8 @@ FRESH = Buffers()
 
 
 class Block(NamedTuple):
-    """A piece of aligned memory, which lives as long as `keep`; `offset` is where it begins in the memory that several
-    processes share, -1 where it is of this process alone.
+    """A piece of aligned memory, which lives as long as `keep`. `offset` is its start in the memory that several
+    processes share, or -1 if the memory belongs to this process alone.
     """
 
     address: int
@@ -78,16 +79,16 @@ class Lease:
 
     def __init__(self, block: Block, shape: tuple[int, ...], kind: str, free: collections.deque[Returned]) -> None:
         self.__array_interface__ = {"shape": shape, "typestr": kind, "data": (block.address, False), "version": 3}
-        # No call between the two: a signal's handler that raised there would give back a lease without a block.
+        # No call between the two: if a signal handler raised there, a lease without a block would be given back.
         self._returned, self._returned.block = Returned(self, free.append), block
 
 
 class Returned(weakref.ref[Lease]):
-    """A block that was lent: what a lease leaves behind where it was told to.
+    """Weak reference that returns the block to its free list when the lease dies.
 
-    The lease itself keeps it, which is enough: weak references are called before an object lets go of what it holds.
-    (Not where both are found by the collector of cycles, which sees no array's base: that takes a cycle through the
-    lease itself.)
+    The lease itself keeps it, which is enough: Python calls weak references before an object releases its members. (Not
+    if the collector of cycles finds both. It does not see the base of an array, so it finds both only in a cycle
+    through the lease itself.)
     """
 
     __slots__ = ("block",)
@@ -96,12 +97,12 @@ class Returned(weakref.ref[Lease]):
 
 
 class BufferPool(Buffers):
-    """Memory that is used again as soon as nothing refers to the array it was lent to. Safe to use from several
+    """Memory that is used again as soon as nothing refers to the array that holds it on lease. Safe to use from several
     threads.
 
-    What waits for use is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each, the other sizes
-    being released when together they have more. What comes back beyond that goes to the system. Arrays below `smallest`
-    bytes, and those of objects, come from the ordinary allocator.
+    Free memory is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each size. If a new block
+    would bring the total above `max_bytes`, all free blocks are released. Blocks that come back beyond these bounds go
+    to the system. Arrays below `smallest` bytes, and arrays of objects, come from the ordinary allocator.
     """
 
     def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30, smallest: int = SMALLEST_LEASE) -> None:
@@ -111,7 +112,7 @@ class BufferPool(Buffers):
         self._free: dict[int, collections.deque[Returned]] = {}
 
     def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int, int]]:
-        # Memory does not travel: what holds a pool arrives with an empty one.
+        # Memory does not travel: an object that holds a pool arrives with an empty one.
         return BufferPool, (self._most_free, self._most_bytes, self.smallest)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -137,22 +138,22 @@ class BufferPool(Buffers):
         return np.asarray(Lease(block, shape, dtype.str, free))
 
     def free_bytes(self) -> int:
-        """Return how many bytes wait for use."""
+        """Return the number of free bytes."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
     def clear(self) -> None:
-        """Release what waits for use; arrays that are out keep their memory."""
+        """Release all free blocks; arrays in use keep their memory."""
         for free in list(self._free.values()):
             free.clear()
         self._free.clear()
 
 
 def on_lease(block: Block, free: collections.deque[Returned]) -> np.ndarray:
-    """Return the bytes of `block`, ``(size,) uint8``, which goes to `free` when nothing refers to them any more."""
+    """Return the bytes of `block`, ``(size,) uint8``; it goes to `free` when nothing refers to them any more."""
     return np.asarray(Lease(block, (block.size,), "|u1", free))
 
 
 def size_class(nbytes: int) -> int:
-    """Return the block size for `nbytes`: at most an eighth above it, so that ragged batches share blocks."""
+    """Return the block size for `nbytes`: at most an eighth more, for ragged batches to share blocks."""
     step = max(4096, 1 << (nbytes.bit_length() - 4))
     return -(-nbytes // step) * step

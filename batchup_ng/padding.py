@@ -1,7 +1,7 @@
-"""Arrays of different lengths, padded to one array.
+"""Pads arrays of different lengths to one array.
 
-The names of the options are those of PyTorch's ``pad_sequence`` and of the tokenizers of Hugging Face; lengths and
-masks are NumPy arrays, as all that a batch holds.
+The options have the names of PyTorch's ``pad_sequence`` and of Hugging Face's tokenizers. Lengths and masks are NumPy
+arrays, like everything in a batch.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ def pad_batch(
     return_lengths: bool = False,
     return_mask: bool = False,
 ) -> Any:
-    """Return arrays of different lengths in one array, padded to the longest of them.
+    """Return one array from arrays of different lengths, padded to the longest of them.
 
-    It is a function of a module, so that ``source.map`` takes it with ``functools.partial``; for single columns of a
-    batch there is :class:`PadColumns`.
+    It is a module-level function: ``source.map`` takes it with ``functools.partial``. To pad single columns of a batch,
+    use :class:`PadColumns`.
 
     Args:
         arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
-        padding_value: What to pad with; the dtype of the arrays, which is kept, must be able to hold it.
-        padding: ``"longest"``: pad to the longest of the arrays. ``"max_length"``: always to `max_length`, which gives
-            all batches one shape.
-        max_length: The most that an array may have, also after padding.
-        truncation: Whether to cut the end of what is longer than `max_length`, which otherwise is an error.
-        pad_to_multiple_of: Pad on until the length is a multiple of this, for devices that like that.
-        padding_side: ``"right"``: behind the values. ``"left"``: before them.
-        return_lengths: Whether to return the lengths before padding, of what was kept, too: ``(n,) int64``.
-        return_mask: Whether to return a mask too that is True for values, False for padding: ``(n, longest) bool``. It
-            is what Hugging Face calls an attention mask; the ``key_padding_mask`` of PyTorch is its opposite.
+        padding_value: Value to pad with. The dtype of the arrays is kept and must be able to hold it.
+        padding: ``"longest"``: pad to the longest of the arrays. ``"max_length"``: always pad to `max_length`; then all
+            batches have one shape.
+        max_length: The greatest length of an array, also after padding.
+        truncation: Whether to cut the end of arrays longer than `max_length`; otherwise they are an error.
+        pad_to_multiple_of: Pad further to a multiple of this length, for devices that prefer it.
+        padding_side: ``"right"``: after the values. ``"left"``: before them.
+        return_lengths: Whether to also return the lengths before padding, after truncation: ``(n,) int64``.
+        return_mask: Whether to also return a mask, True for values and False for padding: ``(n, longest) bool``.
+            Hugging Face calls it an attention mask; PyTorch's ``key_padding_mask`` is its opposite.
 
     Returns:
-        The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. Of no
+        The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. For no
         arrays, a ``float64`` array of length 0.
 
     Raises:
-        ArgumentError: the arrays differ in dtype or in another axis than the first, an array is longer than
-            `max_length`, the dtype cannot hold `padding_value`, or options contradict each other.
-        ArgumentTypeError: an option is of another kind.
+        ArgumentError: the arrays differ in dtype or in any axis but the first, an array is longer than `max_length`,
+            the dtype cannot hold `padding_value`, or options contradict each other.
+        ArgumentTypeError: an option is of the wrong kind.
 
     >>> pad_batch([[1, 2, 3], [4]], padding_value=-1)
     array([[ 1,  2,  3],
@@ -99,18 +99,18 @@ def pad_batch(
 
 
 class PadColumns:
-    """A function of a batch that pads some of its columns, for ``source.map``; any pool takes it.
+    """A function that pads some columns of a batch, for ``source.map``; any pool takes it.
 
-    Lengths and mask of a column, where they are asked for, stand right behind it. For columns that are padded in
-    different ways, one is mapped after the other.
+    Lengths and mask of a column, if requested, come right after it. To pad columns in different ways, map one
+    ``PadColumns`` after the other.
 
     Args:
-        *columns: Which arrays of the batch, from 0, or from -1 at the end.
-        **options: Those of :func:`pad_batch`, with its defaults.
+        *columns: Numbers of arrays in the batch, from 0, or from -1 at the end.
+        **options: Options of :func:`pad_batch`, with its defaults.
 
     Raises:
         ArgumentError: there are no columns, one is named twice, or options contradict each other.
-        ArgumentTypeError: a column is no whole number, there is no such option, or one is of another kind.
+        ArgumentTypeError: a column is no whole number, an option does not exist, or an option is of the wrong kind.
 
     >>> pad = PadColumns(0, padding_value=-1, return_lengths=True)
     >>> [column.tolist() for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1]))]
@@ -122,11 +122,11 @@ class PadColumns:
         if not columns or len(set(self.columns)) < len(columns):
             raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
         validation.no_unknown("PadColumns", options, pad_batch.__kwdefaults__ or {})
-        pad_batch([], **options)  # which refuses options that cannot be
+        pad_batch([], **options)  # refuses bad options
         self._options = options
 
     def __call__(self, *batch: Any, **named: Any) -> tuple[Any, ...]:
-        """Return the batch with its columns padded."""
+        """Return the batch with the chosen columns padded."""
         if named:
             raise ArgumentTypeError(
                 f"PadColumns pads columns by number, and this batch has them by name: {', '.join(named)}; map a "
@@ -151,7 +151,7 @@ class PadColumns:
 
 
 def _as_arrays(arrays: Any) -> list[np.ndarray]:
-    """Return what is to be padded as arrays that agree in all axes but the first."""
+    """Return a list of arrays to pad; they agree in all axes but the first."""
     try:
         listed = list(iter(arrays))
     except TypeError:
@@ -176,9 +176,9 @@ def _as_arrays(arrays: Any) -> list[np.ndarray]:
 
 
 def _common_dtype(arrays: list[np.ndarray]) -> np.dtype[Any]:
-    """Return the dtype of all arrays; empty ones, which may come from empty lists, do not matter."""
+    """Return the dtype of all arrays; empty arrays, perhaps from empty lists, do not matter."""
     dtypes = {array.dtype: i for i, array in reversed(list(enumerate(arrays))) if array.size}
-    of_text = {dtype.kind for dtype in dtypes} in ({"U"}, {"S"})  # which may be of any length
+    of_text = {dtype.kind for dtype in dtypes} in ({"U"}, {"S"})  # texts may differ in length
     if len(dtypes) > 1 and not of_text:
         listed = ", ".join(f"arrays[{i}] of {dtype}" for dtype, i in sorted(dtypes.items(), key=lambda item: item[1]))
         raise ArgumentError(f"arrays must have one dtype, and there are {listed}; convert them, x.astype(...)")
@@ -187,7 +187,7 @@ def _common_dtype(arrays: list[np.ndarray]) -> np.dtype[Any]:
 
 def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return the padding value, if the dtype can hold it; a float is rounded."""
-    given = np.array(value)  # whose dtype is its own: a plain number would be compared in that of the arrays
+    given = np.array(value)  # keeps its own dtype: a plain number would be compared in the dtype of the arrays
     kind, own = dtype.kind, given.dtype.kind
     # NumPy would read a number from text, and drop a part of a complex one.
     fits = kind == "O" or ((own in "US") == (kind in "US") and (own != "c" or kind == "c"))

@@ -1,4 +1,4 @@
-"""Holds back Ctrl-C, and other signals whose handlers may raise, where that would leave things half done."""
+"""Holds back Ctrl-C, and other signals with handlers that may raise, while things are half done."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from collections.abc import Callable
 from typing import Any
 
 _QUICK: Any = sys.modules.get("_signal", signal)
-"""The module in C below ``signal``, without the making of enums: 1 µs for what takes 8."""
+"""The C module below ``signal``, which makes no enums: 1 µs instead of 8."""
 
 _MAIN = threading.main_thread().ident
 
 
 def leave_interrupts_to_others() -> None:
-    """Have the calling thread never take Ctrl-C: for the first step of a thread of the pool's own.
+    """Make the calling thread never take Ctrl-C: the first step of the pool's own threads.
 
-    The system hands the signal to the main thread, but a thread that starts a process, for which it changes its mask,
-    may take it first. Python then deals with it when the main thread is next in Python, and nothing wakes it: a
+    The system hands the signal to the main thread. But it may hand it to a thread that starts a process and changes its
+    mask for that. Python then deals with it when the main thread next runs Python, and nothing wakes that thread: a
     ``time.sleep`` goes on to its end. (Seen twice in seven interrupts at which workers died.)
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals whose handlers may raise, as Ctrl-C does."""
+"""The signals with handlers that may raise, as Ctrl-C does."""
 
 
 class InterruptsHeld:
-    """Within it a signal is noted, to be dealt with at its end as it would have been at once.
+    """A context that notes signals and deals with them at its end, as they would have been dealt with at once.
 
-    Python raises ``KeyboardInterrupt``, or what another handler raises, between any two steps of the main thread, so
-    also between the writing of a message and the note that it was written. Blocking the signal would not do: any thread
-    may take it, for the main one to act. On other threads this does nothing, nor where the program has no handler.
+    Python raises ``KeyboardInterrupt``, or the exception of another handler, between any two steps of the main thread:
+    also between writing a message and noting that it was written. Blocking the signal would not help, because any
+    thread may take it for the main thread to act on. On other threads, or without a handler, the context does nothing.
 
     Args:
-        noted: Called when a signal is noted: ends what this thread waits for.
+        noted: Called when a signal is noted; must end the wait of this thread.
 
     Attributes:
-        came: The signals that were noted.
+        came: The signals noted so far.
     """
 
     __slots__ = ("_handlers", "_noted", "_to_restore", "came")
@@ -59,7 +59,7 @@ class InterruptsHeld:
                         self._handlers[number] = handler
                         self._to_restore.append(number)
                         _QUICK.signal(number, self._note)
-            except BaseException:  # of a handler that was not replaced yet
+            except BaseException:  # from a handler that is not replaced yet
                 self.__exit__()
                 raise
         return self
@@ -78,7 +78,7 @@ class InterruptsHeld:
             while self.came:
                 number = next(iter(self.came))
                 del self.came[number]
-                # With this frame, which it interrupts: so an exception is known to be that of a signal's handler.
+                # The handler gets this frame as the interrupted one, which marks its exception as a signal handler's.
                 self._handlers[number](number, sys._getframe())
         finally:
             if self._to_restore or self.came:  # a handler has raised

@@ -1,10 +1,11 @@
-"""How much memory this process may still use, and which limits a container or another control group sets on it.
+"""The memory that this process may still use, and the limits of its container or other control group.
 
-What is free is the least of what the machine has free, what the control groups of a container leave, what the limits on
-the process leave. Pages of files that were read and may be dropped count as free, as ``MemAvailable`` counts them.
+Free memory is the least of three: the free memory of the machine, the rest in the control groups of a container, and
+the rest in the limits on the process. Cached pages of files that may be dropped count as free, as in ``MemAvailable``.
 
-A process is in a group of groups; each level may set a limit. Version 2 has one tree, version 1 one for each resource.
-Inside a container the path that the system tells may not be seen; then the root of what is seen is the container's own.
+A process is in a group of groups; each level may set a limit. Version 2 has one tree, version 1 has one tree for each
+resource. Inside a container the path in ``/proc/self/cgroup`` may not be visible; then the visible root is the
+container's own group.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""For each version: the limit of a group, what it uses, and how ``memory.stat`` calls files that may be dropped."""
+"""For each version: the file of a group's limit, the file of its use, and the entry in ``memory.stat`` for files that
+may be dropped."""
 
 
 def available() -> float:
-    """Return the bytes that this process may still use; infinity where nothing is known.
+    """Return the bytes that this process may still use; infinity if nothing is known.
 
-    Signals wait: what their handlers raise, such as ``TimeoutError``, would pass for a file that is not there.
+    Signals wait: otherwise an exception of a handler, such as ``TimeoutError``, would pass for a missing file.
     """
     with InterruptsHeld():
         return _available()
@@ -49,19 +51,19 @@ def _available() -> float:
 
 
 def memory_limits() -> Iterator[tuple[int, tuple[Path, str, str]]]:
-    """Yield each limit on the memory of a group that this process is in, in bytes, and where what it uses is told."""
+    """Yield each limit on the memory of this process's groups, in bytes, and the names of the files for its use."""
     for folder, (limit, used, cache) in itertools.product(group_folders("memory"), MEMORY_FILES):
         if (most := number_in(folder / limit)) is not None:
             yield most, (folder, used, cache)
 
 
 def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iterator[Path]:
-    """Yield the folders whose files have limits on this process, the innermost first, of both versions.
+    """Yield the folders of the limits on this process, the innermost first, of both versions.
 
     Args:
         controller: ``"memory"`` or ``"cpu"``.
-        root: Where the groups are mounted.
-        text: What ``/proc/self/cgroup`` says; None reads it.
+        root: Mount point of the groups.
+        text: Content of ``/proc/self/cgroup``; None reads it.
     """
     lines = (_text(Path("/proc/self/cgroup")) if text is None else text).splitlines()
     for _, controllers, path in sorted(line.split(":", 2) for line in lines if line.count(":") >= 2):
@@ -70,19 +72,19 @@ def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -
             continue
         folder = base / path.lstrip("/")
         if ".." in folder.parts or not folder.is_dir():
-            folder = base  # its place in the tree is not seen from here
+            folder = base  # its place in the tree is not visible from here
         yield from (around for around in (folder, *folder.parents) if around == base or base in around.parents)
 
 
 def entries(file: Path) -> dict[str, int]:
-    """Return the numbers of a file like ``/proc/meminfo`` or ``memory.stat``, by name, kB in bytes; {} without one."""
+    """Return the numbers of a file like ``/proc/meminfo`` or ``memory.stat``, by name, kB in bytes; {} if none."""
     lines = [line.split() for line in _text(file).splitlines()]
     numbers = [words for words in lines if (len(words) == 2 or words[2:] == ["kB"]) and words[1].isdecimal()]
     return {words[0].rstrip(":"): int(words[1]) << 10 * len(words[2:]) for words in numbers}
 
 
 def number_in(file: Path) -> int | None:
-    """Return the number that a file holds; None where there is no such file, or no limit."""
+    """Return the number that a file holds; None if there is no such file, or no limit."""
     text = _text(file).strip()
     return int(text) if text.isdigit() else None
 

@@ -1,8 +1,7 @@
-"""PyTorch's tensors as memory: whose it is, a copy of it, its bytes.
+"""PyTorch's tensors as memory: its owner, a copy of it, its bytes.
 
-Only plain tensors are looked into: dense ones in main memory, without gradients. All others (of a GPU, sparse,
-quantized, nested, parameters of a model) are left to PyTorch. The bytes are those of any dtype, also of those that
-NumPy lacks.
+Only plain tensors are handled: dense ones in main memory, without gradients. All others (of a GPU, sparse, quantized,
+nested, parameters of a model) are left to PyTorch. The bytes may be of any dtype, including dtypes that NumPy lacks.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_any_tensor(value: Any) -> bool:
-    """Return whether `value` is a tensor of any kind, a parameter of a model too; imports nothing."""
+    """Return whether `value` is a tensor of any kind, including a parameter of a model; imports nothing."""
     return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_dense(tensor: Any) -> bool:
-    """Return whether the elements lie side by side, in whatever order of the axes, each once."""
+    """Return whether the elements lie side by side, each once, in any order of the axes."""
     return not tensor.is_conj() and not tensor.is_neg() and bool(tensor.stride() == _dense_strides(tensor))
 
 
 def _dense_strides(tensor: Any) -> tuple[int, ...]:
-    """Return the strides of a copy: those of the tensor itself if it is dense."""
+    """Return the strides of a copy; a dense tensor's copy has its strides."""
     return tuple(sys.modules["torch"].empty_like(tensor, device="meta").stride())
 
 
@@ -49,18 +48,18 @@ def copied(tensor: Any, buffers: Buffers) -> Any:
 
 
 def dtype_name(tensor: Any) -> str:
-    """Return the name that PyTorch has for the dtype: ``"bfloat16"``."""
+    """Return PyTorch's name of the dtype: ``"bfloat16"``."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 def bytes_of(tensor: Any) -> np.ndarray:
-    """Return the memory of a dense tensor, ``(n,) uint8``: of these elements alone, whatever else its storage has."""
+    """Return the memory of a dense tensor, ``(n,) uint8``: only its own elements, not the rest of its storage."""
     flat = tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
     return np.asarray(flat.view(sys.modules["torch"].uint8).numpy())
 
 
 def over(memory: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """Return the dense tensor whose bytes are `memory`, ``(n,) uint8``, writable, which it keeps alive; imports
+    """Return a dense tensor over the bytes `memory`, ``(n,) uint8``, writable. The tensor keeps them alive. Imports
     PyTorch. Strides are in elements.
     """
     import torch

@@ -1,4 +1,4 @@
-"""Checks of arguments, each of which names the argument, the rule, the value and the remedy."""
+"""Checks of arguments. Each error names the argument, the rule, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
-"""A size in bytes, with the unit, if there is one, and the letter that makes it a power of 1,024."""
+"""A size in bytes, with an optional unit; an i in the unit means powers of 1,024."""
 
 
 class NotGiven:
@@ -30,7 +30,7 @@ class NotGiven:
 
 
 NOT_GIVEN: Any = NotGiven()
-"""Default of an argument for which None has a meaning."""
+"""Default of an argument that gives None a meaning."""
 
 TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this returns"
 
@@ -55,16 +55,16 @@ ELSEWHERE = {
     "pin_memory": "copy in a map behind the pool: pool.parallel_data_source(source).map(fn), whose fn pins",
     **dict.fromkeys(["shuffle", "batch_size", "drop_last", "epoch", "shard", "state"], TO_BATCH_ITERATOR),
 }
-"""What to do instead of options of PyTorch's ``DataLoader``, and of options of ours that belong elsewhere."""
+"""Remedies for options of PyTorch's ``DataLoader``, and for our own options in the wrong place."""
 
 
 def known_names(
     elsewhere: Mapping[str, str] = ELSEWHERE, unless: Callable[[Any], bool] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of functions that refuse keywords they do not have, with a better message than Python's.
+    """Return a decorator that makes functions refuse unknown keywords, with a better message than Python's.
 
-    What is decorated keeps its signature, less a ``**`` parameter, which takes any keyword if ``unless(self)``.
-    `elsewhere` has what to do instead of options that others have, in words.
+    The function keeps its signature, without its ``**`` parameter. If ``unless(self)``, that parameter takes any
+    keyword. `elsewhere` has remedies, in words, for options that belong elsewhere.
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
@@ -79,7 +79,7 @@ def known_names(
                 no_unknown(where, kwargs, known, elsewhere)
             return function(*args, **kwargs)
 
-        function.__qualname__ = where  # which Python's own messages name; that of the class may be an internal one
+        function.__qualname__ = where  # for Python's own messages; the class's own name may be an internal one
         checked.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]  # inspect reads it
         return checked
 
@@ -87,7 +87,7 @@ def known_names(
 
 
 def positive_int(name: str, value: Any) -> int:
-    """Return `value` as an ``int`` of at least 1, or raise an error that names it, as all functions here do."""
+    """Return `value` as an ``int`` of at least 1, or raise an error that names it, like all functions here."""
     number = integer(name, value)
     if number < 1:
         raise ArgumentError(f"{name} must be at least 1, not {number}; pass a positive whole number")
@@ -153,7 +153,7 @@ def repeats(value: Any) -> int:
 
 
 def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
-    """Return `value` if it is one of `options`; else the error lists them, and the closest one."""
+    """Return `value` if it is one of `options`; otherwise the error lists the options and the closest one."""
     options = list(options)
     if value in options:
         return value
@@ -165,9 +165,9 @@ def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
 def no_unknown(
     where: str, given: Mapping[str, Any], known: Iterable[str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse options `given` by name that the function `where` does not have; the error names the closest of `known`.
+    """Refuse options in `given` that the function `where` does not have; the error names the closest of `known`.
 
-    `elsewhere` has what to do instead of options that others have, in words.
+    `elsewhere` has remedies, in words, for options that belong elsewhere.
     """
     known = sorted(known)
     for name in [each for each in given if each not in known]:
@@ -194,7 +194,7 @@ def size_in_bytes(name: str, value: Any) -> int:
 
 
 def path_text(name: str, path: object) -> str:
-    """Return a path as text; it may be a ``str``, or an ``os.PathLike`` of one."""
+    """Return a path as text; it may be a ``str``, or an ``os.PathLike`` of text."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         raise ArgumentTypeError(f"{name} must be a str or an os.PathLike, not {path!r:.80}; see os.fsdecode for bytes")

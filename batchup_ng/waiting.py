@@ -1,4 +1,4 @@
-"""How long a training loop waits for its batches."""
+"""Measures how long a training loop waits for its batches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class EpochWait(NamedTuple):
     """How long the loop of one epoch waited.
 
     Attributes:
-        epoch: Number of the epoch; of the iteration where what is watched does not count epochs.
+        epoch: Number of the epoch, or of the iteration if the watched object does not count epochs.
         batches: How many batches were handed out.
-        seconds: How long the loop ran: from when the first batch was asked for until the end, or until it was left,
-            and how long the epoch took to open before that.
-        waited: For how many of these seconds the loop stood in ``iter`` and ``next``.
-        first: For how many of those, for the first batch, which has workers to start.
+        seconds: Duration of the epoch: the time to open it, and the time from the request for the first batch until the
+            end of the loop.
+        waited: How many of these seconds the loop spent in ``iter`` and ``next``.
+        first: How many of the waited seconds were for the first batch, which may have to start workers.
     """
 
     epoch: int
@@ -31,7 +31,7 @@ class EpochWait(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the time that the loop waited, without that for its first batch."""
+        """The share of the time that the loop waited, not counting the first batch."""
         seconds = self.seconds - self.first
         return (self.waited - self.first) / seconds if seconds > 0 else 0.0
 
@@ -43,15 +43,15 @@ class EpochWait(NamedTuple):
 
 
 def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
-    """Return what iterates as `batches` does, and reports at the end of each epoch how long the loop waited.
+    """Return an object that iterates like `batches` and reports the loop's wait at the end of each epoch.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, which gives a loader; another that can be iterated over again and again,
-            such as the loader of a framework; or an iterator of one epoch.
-        report: Called with an :class:`EpochWait` when an epoch is at its end or is closed.
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; any other object that can be iterated repeatedly,
+            such as a framework's loader; or an iterator of one epoch.
+        report: Called with an :class:`EpochWait` when an epoch ends or is closed.
 
-    The wait for the first batch counts apart, for workers may have to start. Where a framework fetches batches ahead on
-    a thread of its own, what waits is that thread: watch what your own loop iterates over.
+    The wait for the first batch counts separately, because workers may have to start. If a framework fetches batches
+    ahead on its own thread, that thread does the waiting: watch the object that your own loop iterates over.
 
     >>> import numpy as np, batchup_ng as bu
     >>> waits = []
@@ -73,7 +73,7 @@ def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
 
 
 class Watched:
-    """What is iterated over again and again, each time under watch; its other attributes are those of `batches`."""
+    """An object to iterate over repeatedly, watched each time; it has the other attributes of `batches`."""
 
     def __init__(self, batches: Iterable[Any], report: Callable[[EpochWait], object]) -> None:
         self._batches = batches
@@ -87,22 +87,22 @@ class Watched:
         return WatchedIterator(iterator, self._epochs - 1, self._report, time.perf_counter() - began)
 
     def __len__(self) -> int:
-        return len(self._batches)  # type: ignore[arg-type]  # what has no length raises TypeError
+        return len(self._batches)  # type: ignore[arg-type]  # raises TypeError if there is no length
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked for by copy and pickle before there is anything
+        if name.startswith("__"):  # copy and pickle ask before there are attributes
             raise AttributeError(name)
         return getattr(self._batches, name)
 
 
 class WatchedIterator(IteratorView):
-    """An iterator of one epoch that measures how long each ``next`` takes, beside the seconds of its `opening`."""
+    """An iterator of one epoch that measures the duration of each ``next``; `opening` seconds count too."""
 
     def __init__(
         self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object], opening: float = 0.0
     ) -> None:
         super().__init__(iterator)
-        self._report = [report]  # until one thread, of those that share this, takes it
+        self._report = [report]  # until one of the threads that share this takes it
         self._number = epoch
         self._batches = 0
         self._waited = self._first = self._opening = opening
@@ -127,7 +127,7 @@ class WatchedIterator(IteratorView):
         self._finish()
 
     def close(self) -> None:
-        """Close the iterator that is watched, and report."""
+        """Close the watched iterator, and report."""
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
@@ -139,7 +139,7 @@ class WatchedIterator(IteratorView):
         self._finish()
 
     def _finish(self) -> None:
-        """Report, once, if the loop has begun."""
+        """Report once, if the loop has begun."""
         if self._began is not None:
             seconds = self._opening + time.perf_counter() - self._began
             try:

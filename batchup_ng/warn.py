@@ -1,7 +1,7 @@
-"""Warnings that point at the consumer's own line, however deep in the library they are given.
+"""Warnings that point at the consumer's own line, from any depth of the library.
 
-Those of :func:`warn_consumer` never raise: what is warned of goes on. Where warnings are turned into errors
-(``-W error``) they are shown.
+:func:`warn_consumer` never raises: its caller goes on. If warnings are turned into errors (``-W error``), they are
+shown instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def warn_consumer(message: str, category: type[Warning]) -> None:
 
 
 def consumer_level() -> int:
-    """Return the ``stacklevel`` with which a warning of the caller's points at the code that called the library."""
+    """Return the ``stacklevel`` for a warning of the caller to point at the code that called the library."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back

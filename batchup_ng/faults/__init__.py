@@ -1,1 +1,1 @@
-"""Samples that cannot be made: which they are, what is done about them."""
+"""Failing samples: finds them, and defines the error policy."""

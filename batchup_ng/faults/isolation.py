@@ -1,14 +1,14 @@
-"""Which samples of a batch cannot be made, found by reading its rows again where the exception was met.
+"""Finds the samples of a batch that cannot be made: reads its rows again where the exception was raised.
 
-The worker that has the batch does so, or the consumer's thread where it makes the batches itself, so that an exception
-costs one trip: the answer holds the good samples and what was raised for the others. A sample is bad if it fails when
-it is read alone, with the random numbers that it has in its batch. If each sample can be made alone, or if all fail
-alone in another way than they do together (a map that needs several samples), no sample is to blame: the batch is made
-again once. If it fails again, the whole batch is to blame. If it can be made now, the exception did not come again: the
-policy "raise" raises it, the others hand out the batch and note the exception.
+The worker of the batch does this, or the consumer's thread if it makes the batches itself. So an exception costs one
+trip: the answer holds the good samples and the exceptions of the others. A sample is bad if it fails when it is read
+alone, with the random numbers that it has in its batch. No sample is to blame if each can be made alone, or if all fail
+alone in another way than they do together (a map that needs several samples). Then the batch is made again once. If it
+fails again, the whole batch is to blame. If it succeeds, the exception did not come again: the policy "raise" raises
+it, the other policies hand out the batch and note the exception.
 
-An error of the program, such as a ``NameError``, is no fault of a sample: it is raised with any policy. Neither is the
-exception of a signal handler that the consumer's thread meets in the midst of a map.
+An error of the program, such as a ``NameError``, is no fault of a sample: every policy raises it. The exception of a
+signal handler on the consumer's thread in the middle of a map is no fault of a sample either.
 """
 
 from __future__ import annotations
@@ -33,48 +33,49 @@ from ..errors import (
 from ..sampling.plans.rows import take_rows, whole_samples
 
 FAILURES = (Exception, GeneratorExit)
-"""What a failed read raises on the consumer's thread. There Ctrl-C and SystemExit end the program, in a worker they are
-failures like any other."""
+"""Exceptions that count as a failed read on the consumer's thread. There Ctrl-C and SystemExit end the program; in a
+worker they are failures like any other."""
 
 NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapResultError)
-"""Errors for which no sample is to blame."""
+"""Errors that are never a sample's fault."""
 
 MAX_ROUNDS = 3
-"""How often the samples of one batch are isolated, if it still fails without those that were found bad."""
+"""How often the samples of one batch are isolated, if it still fails without the bad ones found so far."""
 
 
 @dataclasses.dataclass(slots=True)
 class PartialBatch:
-    """The result of a batch in which samples failed: the batch of the good ones, the exception of each bad one."""
+    """The result of a batch with failed samples: the batch of the good ones, the exception of each bad one."""
 
-    batch: Any = None  # of the samples that could be made; None where `kept` is 0
-    kept: int = 0  # how many samples it has
-    # What was raised for each bad sample, by its place in the batch; of the first alone where the policy is "raise".
+    batch: Any = None  # of the good samples; None if `kept` is 0
+    kept: int = 0  # number of samples in `batch`
+    # The exception of each bad sample, by its place in the batch; only the first if the policy is "raise".
     failures: dict[int, BaseException] = dataclasses.field(default_factory=dict)
-    error: BaseException | None = None  # for the whole batch, where no single sample is to blame
+    error: BaseException | None = None  # for the whole batch, if no single sample is to blame
     gone: bool = False  # whether `error` did not come again
-    retried: BaseException | None = None  # what was raised at first for rows that could be made at a later try
-    of_program: bool = False  # whether what failed is the program, for which the policy does not count
+    retried: BaseException | None = None  # the first exception of rows that a later try could make
+    of_program: bool = False  # whether the program is at fault; the policy does not count such errors
 
     def with_errors(self, change: Callable[[BaseException], Any]) -> PartialBatch:
-        """Return a copy with each exception changed, as to send it to another process."""
+        """Return a copy with each exception changed, for example to send it to another process."""
         failures = {place: change(error) for place, error in self.failures.items()}
         whole, retried = (None if error is None else change(error) for error in (self.error, self.retried))
         return dataclasses.replace(self, failures=failures, error=whole, retried=retried)
 
 
 def of_program(error: BaseException) -> bool:
-    """Return whether an exception is an error of the program, whatever the data.
+    """Return whether an exception is an error of the program, for any data.
 
-    That is a name or a module that does not exist, a misspelt name of a module, or a map that cannot be called with the
-    columns of the batch. Other exceptions may be a sample's fault, ``SyntaxError`` (``ast.literal_eval``) included.
+    Such errors are a name or a module that does not exist, a misspelt attribute of a module, or a map that cannot be
+    called with the columns of the batch. Other exceptions may be a sample's fault, including ``SyntaxError``
+    (``ast.literal_eval``).
     """
     misspelt = isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), types.ModuleType)
     return isinstance(error, (NameError, ImportError)) or misspelt or is_wrong_call(error)
 
 
 def isolable(error: BaseException, rows: Any) -> bool:
-    """Return whether `error` may be a sample's fault, and `rows`, which may be the user's own, tell samples apart."""
+    """Return whether `error` may be a sample's fault and `rows` (perhaps a user's type) splits into samples."""
     if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
         return False
     try:
@@ -91,13 +92,13 @@ def isolate(
     retries: int,
     caught: Callable[[BaseException], bool],
 ) -> Any:
-    """Return what becomes of the batch of `rows`, whose read raised `error`: a :class:`PartialBatch`.
+    """Find the failing samples of the batch of `rows`, whose read raised `error`; return a :class:`PartialBatch`.
 
     Args:
-        read: Reads rows of the batch; the second argument is the places that they have in it, None for all.
+        read: Reads rows of the batch; the second argument is their places in the batch, None for all.
         rows: Its rows, as the plan gives them.
-        error: What was raised.
-        action: What the error policy does: with ``"raise"`` only the first bad sample is looked for.
+        error: The exception of the read.
+        action: The action of the error policy; ``"raise"`` looks only for the first bad sample.
         retries: How often to make the whole batch again first.
         caught: Returns whether an exception is a failure; any other ends the search.
     """
@@ -121,7 +122,7 @@ def isolate(
                 bad[int(place)] = raised
                 if action == "raise" and type(raised) is type(error):
                     break
-        if all_fail and len(bad) > 1:  # bad are those that fail as all do together
+        if all_fail and len(bad) > 1:  # bad: the samples that fail alone with the error of the whole batch
             bad = {place: one for place, one in bad.items() if type(one) is type(error)} if first else {}
         return bad
 
@@ -143,14 +144,14 @@ def search(
     find_bad: Callable[[np.ndarray, BaseException, bool], dict[int, BaseException]],
     strict: bool = False,
 ) -> PartialBatch:
-    """Return what becomes of the batch of `rows`, which failed with `error`.
+    """Find the failing samples of the batch of `rows`, which failed with `error`.
 
     Args:
-        read: Returns what the samples at some places give together, or what it fails with.
-        find_bad: Returns what the bad ones of the samples at some places fail with, given what they fail with together
+        read: Makes the samples at some places together; returns the result and the exception.
+        find_bad: Returns the exceptions of the bad samples at some places, given the exception of all of them together
             and whether it is the first search of this batch.
-        strict: Whether an error that did not come again is the batch's all the same, unless one of the `again` tries
-            made the batch.
+        strict: Whether an error that did not come again still fails the batch. A batch made by one of the `again`
+            tries never fails.
     """
     probed, n = whole_samples(rows)
     places, bad = np.arange(n), dict[int, BaseException]()
@@ -179,7 +180,7 @@ def search(
 def _together(
     made: Any, bad: dict[int, BaseException], places: np.ndarray, retried: BaseException | None
 ) -> PartialBatch:
-    """Return what the samples at `places` gave together with what was found bad, or failed at first, before."""
+    """Add the earlier failures and the first exception to the result of the samples at `places`."""
     if type(made) is PartialBatch:
         failures = {int(places[place]): error for place, error in made.failures.items()}
         return dataclasses.replace(made, failures={**failures, **bad}, retried=made.retried or retried)

@@ -1,4 +1,4 @@
-"""What is to be done about samples that cannot be made."""
+"""The error policy: decides about samples that cannot be made."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 
 ACTIONS = ("raise", "skip", "replace")
-"""What may be done about a sample that failed."""
+"""The actions for a sample that failed."""
 
 FEW_SAMPLES = 100
-"""Samples that a rate is measured against at least, where the number of an epoch is not known."""
+"""Fewest samples that a rate is measured against, if the number of an epoch is unknown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ErrorPolicy:
-    """What to do when a sample cannot be made, and how often that may be.
+    """The action for a sample that cannot be made, and how many samples may fail.
 
     Attributes:
         action: ``"raise"``: raise a :class:`~batchup_ng.errors.BatchError` that names it. ``"skip"``: leave it out of
-            its batch. A batch of which nothing is left is not handed out; where ranks share the epoch, and so must
-            have equally many, it raises :class:`~batchup_ng.errors.TooManyErrors`. ``"replace"``: put another row of
+            its batch. A batch with no samples left is not handed out; if ranks share the epoch, and so must have
+            equally many batches, it raises :class:`~batchup_ng.errors.TooManyErrors`. ``"replace"``: put another row of
             the same epoch in its place, a function of the seed, the epoch and the position. Errors of the program,
             such as a ``NameError``, are raised with any action.
         max_errors: How many samples of an epoch may fail; None for any number. Without this and `max_rate`, an epoch
             ends if all samples of its first batches fail, 100 or more.
-        max_rate: What share of an epoch's samples may fail, above 0 and at most 1. Where an epoch has no known number
-            of samples: of those handed out so far, of which 100 are assumed at least. Where ranks share the epoch, each
-            counts by itself for both limits: its own errors, its own share of the samples.
-        retries: How often a batch that failed is made again whole, before its samples are looked at one by one. For
-            storage that fails at times. The iterator counts and lists the batches that were made so.
+        max_rate: The share of an epoch's samples that may fail, above 0 and at most 1. If the number of samples is
+            unknown, the share counts against the samples handed out so far, or 100 if those are fewer. If ranks share
+            the epoch, each rank counts its own errors and its own share of the samples for both limits.
+        retries: How often to make a whole failed batch again before its samples are read one by one. For storage that
+            fails at times. The iterator counts and lists the batches that a retry made.
 
     Raises:
-        ArgumentError: a value breaks a rule, or there is a limit to what is raised at once anyway.
+        ArgumentError: a value breaks a rule, or a limit is given with ``"raise"``, which raises the first error anyway.
         ArgumentTypeError: a value is of a wrong kind.
 
     >>> ErrorPolicy("skip", max_errors=10)
@@ -65,7 +65,7 @@ class ErrorPolicy:
             )
 
     def limit(self, n_samples: int | None, so_far: int) -> tuple[int, str]:
-        """Return how many may fail of an epoch of `n_samples`, or of those `so_far` if unknown, with the rule."""
+        """Return the number of samples that may fail, of `n_samples` or, if unknown, of `so_far`, with the rule."""
         limits = [(sys.maxsize, "")]
         if self.max_errors is not None:
             limits.append((self.max_errors, f"max_errors={self.max_errors}"))
@@ -76,11 +76,11 @@ class ErrorPolicy:
 
 
 RAISE = ErrorPolicy()
-"""What is done by default."""
+"""The default policy."""
 
 
 def error_policy(on_error: Any) -> ErrorPolicy:
-    """Return the policy that ``on_error=`` stands for, checked."""
+    """Return the checked policy for ``on_error=``."""
     if isinstance(on_error, ErrorPolicy):
         return on_error
     if not isinstance(on_error, str):

@@ -1,4 +1,4 @@
-"""Which rows, in what order: samplers, the plan of an epoch. Index arithmetic only; no data is read."""
+"""Samplers and the plan of an epoch: which rows, in which order. Index arithmetic only; no data is read."""
 
 from .base import AbstractSampler, BatchSampler, RandomAccessSampler, num_batches
 from .block_shuffle import BlockShuffleSampler, measure_mixing

@@ -1,4 +1,4 @@
-"""What a sampler is: the order in which rows are handed out."""
+"""The base classes of samplers. A sampler decides the order of the rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
-    """Return what a user gave, one number a row, as an array, ``(n,)``."""
+    """Return a user's numbers, one a row, as an array, ``(n,)``."""
     try:
         given = np.asarray(values)
     except ValueError as error:
@@ -29,7 +29,7 @@ def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
 
 
 def whole_numbers(name: str, values: Any, remedy: str, kinds: str = "iu") -> np.ndarray:
-    """Return whole numbers that a user gave, one a row, as ``(n,) int64``, not a copy if they are that already."""
+    """Return a user's whole numbers, one a row, as ``(n,) int64``; no copy if they are that already."""
     given = given_array(name, values, remedy)
     if given.dtype.kind not in kinds and len(given):
         raise ArgumentTypeError(f"{name} must be whole numbers, not {given.dtype}; {remedy}")
@@ -40,16 +40,16 @@ def whole_numbers(name: str, values: Any, remedy: str, kinds: str = "iu") -> np.
 
 
 def array_fingerprint(array: np.ndarray) -> list[Any]:
-    """Return what tells an array ``(n,)`` of numbers from others: its length, its dtype, a digest of all its entries.
+    """Return a fingerprint of an array ``(n,)`` of numbers: its length, its dtype, a digest of all its entries.
 
-    It is the same on every machine. 10^8 int64 take 0.7 s where the figures in docs/samplers.md were measured.
+    It is the same on every machine. 10^8 int64 take 0.7 s on the machine of the figures in docs/samplers.md.
     """
     plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     return [len(array), plain.dtype.str, hashlib.sha256(plain.data).hexdigest()[:32]]
 
 
 def num_batches(n: int, batch_size: int) -> int:
-    """Return the number of batches of `batch_size` that `n` samples fill, the last perhaps not whole.
+    """Return the number of batches of `batch_size` that `n` samples fill, including a last partial batch.
 
     >>> num_batches(10, 4)
     3
@@ -60,8 +60,8 @@ def num_batches(n: int, batch_size: int) -> int:
 class AbstractSampler:
     """Makes the row numbers of each batch.
 
-    A sampler of one's own defines the two iterators; one that can tell the row at any position derives from
-    :class:`RandomAccessSampler` instead, which makes its epochs cheap to enter anywhere.
+    A sampler of your own defines the two iterators. If it can compute the row at any position, derive it from
+    :class:`RandomAccessSampler` instead: then an epoch can start anywhere at little cost.
     """
 
     n_rows: int | None = None
@@ -71,19 +71,19 @@ class AbstractSampler:
         return call_words(self)
 
     def num_indices_generated(self) -> Any:
-        """Return how many rows an epoch has: an int, ``numpy.inf``, or None where that is not known."""
+        """Return how many rows an epoch has: an int, ``numpy.inf``, or None if that is not known."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def fingerprint(self) -> list[Any]:
-        """Return what the order depends on beside the seed, in strings, numbers and lists, for a saved state.
+        """Return the options that the order depends on besides the seed: strings, numbers and lists, for a state.
 
-        This one tells the class and the number of rows. If options of a sampler of one's own change the order, define
-        it, or a state that was saved with other options is taken for one of this sampler.
+        The default is the class and the number of rows. If the order depends on other options of your sampler, define
+        this method. Otherwise a state that was saved with other options passes for one of this sampler.
         """
         return [type(self).__name__, str(self.num_indices_generated())]
 
     def check_rows(self, length: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if this is not a sampler for data of `length` rows.
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if this sampler does not fit data of `length` rows.
 
         A source calls it once, when it is made.
         """
@@ -93,14 +93,14 @@ class AbstractSampler:
             )
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if this makes no batches of that size."""
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if this sampler makes no batches of that size."""
 
     def map_indices(self, indices: Any) -> Any:
-        """Return the rows of the data for `indices`, which count within what the sampler draws from."""
+        """Return the rows of the data for `indices`, which count within the rows that the sampler draws from."""
         return indices
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
-        """Return an iterator of the rows of each batch, in order: ``(batch_size,) int``, the last perhaps shorter."""
+        """Return an iterator of the rows of each batch, in order: ``(batch_size,) int``; the last may be shorter."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
@@ -108,7 +108,7 @@ class AbstractSampler:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        """Return an iterator of the rows of each batch of an epoch drawn from `rng`; None is in order."""
+        """Return an iterator of the rows of each batch of an epoch drawn from `rng`; None means in order."""
         if rng is None:
             drawn = self.in_order_indices_batch_iterator(batch_size)
         else:
@@ -116,11 +116,11 @@ class AbstractSampler:
         return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        """Return the rows of each batch of the epoch that `key` names; None is in order.
+        """Return the rows of each batch of the epoch that `key` names; None means in order.
 
         Args:
             batch_size: The most samples that a batch may have.
-            key: Names seed and epoch.
+            key: Seed and epoch.
             drop_last: Whether to leave out a last batch that is not whole.
         """
         rng = None if key is None else key.random_state("listed")
@@ -128,13 +128,13 @@ class AbstractSampler:
         return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch in whatever order; None if it depends on the order."""
+        """Return the number of batches of an epoch in any order; None if it depends on the order."""
         n = self.num_indices_generated()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
 
 def planned_rows(node: Any, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-    """Yield the rows of each batch of the ``row_plan`` of a sampler or source, whose seed is drawn once from `rng`."""
+    """Yield the rows of each batch of a sampler's or source's ``row_plan``; its seed is drawn once from `rng`."""
     plan = node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last)
     number = 0
     while number < plan.n_batches:
@@ -143,44 +143,44 @@ def planned_rows(node: Any, batch_size: int, rng: Any, drop_last: bool) -> Itera
 
 
 class PlannedSampler(AbstractSampler):
-    """A sampler that defines ``row_plan``, so that its order is a function of a key."""
+    """A sampler that defines ``row_plan``: its order is a function of a key."""
 
     indices: np.ndarray | None = None
-    """The rows of the data that it draws from, ``(n,) int64``; None if those are all, and none was chosen."""
+    """The rows of the data that it draws from, ``(n,) int64``; None means all rows, none chosen."""
 
     def map_indices(self, indices: Any) -> Any:
         return indices if self.indices is None else self.indices[indices]
 
     def in_order_indices_batch_iterator(self, batch_size: int) -> Iterator[np.ndarray]:
-        self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses what has no order
+        self.row_plan(validation.positive_int("batch_size", batch_size), None, False)  # refuses a sampler with no order
         return planned_rows(self, batch_size, None, False)
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, in the order of a seed.
 
-        The seed is drawn once, when the first batch is asked for: one ``random_sample()`` of a ``RandomState``, one
-        ``random()`` of a ``Generator``.
+        The seed is drawn once, with the first batch: one ``random_sample()`` of a ``RandomState``, one ``random()`` of
+        a ``Generator``.
         """
         self.row_plan(validation.positive_int("batch_size", batch_size), OrderKey(0, 0), False)
         return planned_rows(self, batch_size, shuffle_rng, False)
 
 
 class RandomAccessSampler(PlannedSampler):
-    """A sampler that can tell the row at any position of an epoch, in constant memory.
+    """A sampler that computes the row at any position of an epoch, in constant memory.
 
     Attributes:
-        block: How many positions of a shuffled order are computed at once, once an epoch is under way: so many that
-            the fixed cost of NumPy's calls is a small share, so few that no batch has to wait for long.
+        block: How many positions of a shuffled order are computed at once in the course of an epoch: enough to make
+            the fixed cost of NumPy's calls a small share, few enough that no batch waits for long.
     """
 
     block: int = 32768
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        """Return the rows at `positions` of the epoch that `key` names; None is in order.
+        """Return the rows at `positions` of the epoch that `key` names; None means in order.
 
         Args:
             positions: Positions in the stream of the epoch: ``(n,) int64``, not negative, in range.
-            key: Names seed and epoch.
+            key: Seed and epoch.
 
         Returns:
             Row numbers: ``(n,) int``.
@@ -194,8 +194,8 @@ class RandomAccessSampler(PlannedSampler):
 class BatchSampler(PlannedSampler):
     """A sampler that decides which rows share a batch.
 
-    One of one's own defines ``row_plan``, ``num_indices_generated``, ``count`` where epochs may differ in it, and a
-    ``fingerprint`` that tells its options. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an
+    A subclass of your own defines ``row_plan``, ``num_indices_generated``, a ``fingerprint`` with its options, and
+    ``count`` if epochs may differ in it. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an
     epoch is shared out among ranks, and resumed, batch by batch, with the same batch size.
     """
 
@@ -203,7 +203,7 @@ class BatchSampler(PlannedSampler):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch: that of the epoch in order, if all have equally many."""
+        """Return the number of batches of the epoch in order; override it if other orders may have another number."""
         return self.row_plan(batch_size, None, drop_last).n_batches
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:

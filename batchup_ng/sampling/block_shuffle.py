@@ -1,4 +1,4 @@
-"""The sampler that reads storage in runs and shuffles among few of them, with a measure of how well that mixes."""
+"""A sampler that reads storage in runs and shuffles among a few of them, and a measure of how well that mixes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .standard import RepeatedSampler
 
 
 class BlockShuffleSampler(RepeatedSampler):
-    """Hands out each row once a repeat, in an order that storage likes: some blocks of neighbouring rows at a time.
+    """Hands out each row once a repeat, in an order that suits storage: some blocks of neighbouring rows at a time.
 
-    The rows lie in blocks of `block`, the last perhaps shorter. The blocks are shuffled and shared out to windows of at
-    most `window` of them; the rows of a window are shuffled among themselves and handed out before those of the next
-    are begun. So a cache of `window` blocks reads each block once. In order, without ``shuffle=``, the rows come as
-    they lie.
+    The rows lie in blocks of `block`; the last may be shorter. The blocks are shuffled and shared out to windows of at
+    most `window` blocks. The rows of a window are shuffled among themselves and handed out before the next window is
+    begun. So a cache of `window` blocks reads each block once. In order, without ``shuffle=``, the rows come as stored.
 
-    The more blocks a window has for the size of a batch, the better the mixing: where a window is a small part of the
-    data, many batches long, :func:`measure_mixing` gives about ``window / (window + batch_size)``, otherwise more. How
-    long the blocks are hardly matters to it: take them as short as storage reads well, as many as memory holds.
+    The more blocks a window has for the size of a batch, the better the mixing: if a window is many batches long but a
+    small part of the data, :func:`measure_mixing` gives about ``window / (window + batch_size)``, otherwise more. The
+    length of the blocks hardly matters for mixing: choose the shortest blocks that storage reads well, and as many as
+    memory holds.
 
     Args:
         length: How many rows there are, at most 2^62.
-        block: Rows of a block, as storage has them: of a chunk of a compressed file, say.
-        window: How many blocks are mixed at most.
-        repeats: How often each row is handed out, the blocks and the rows shuffled again each time; -1 without end.
+        block: Rows of a block, as in storage: for example the rows of a chunk of a compressed file.
+        window: The most blocks that are mixed.
+        repeats: How often each row is handed out; blocks and rows are shuffled again each time. -1: without end.
 
     Raises:
         ArgumentError: one of them is out of range.
@@ -43,20 +43,20 @@ class BlockShuffleSampler(RepeatedSampler):
         self.block_rows = validation.positive_int("block", block)
         self._block_in_words = str(block)
         self.window = validation.positive_int("window", window)
-        # One block of all rows is as good as a longer one, and no sum leaves 63 bits.
+        # One block of all rows is as good as a longer one, and no sum overflows 63 bits.
         self._block = min(self.block_rows, max(1, self.length))
         self._n_whole, self._short = divmod(self.length, self._block)
         self._n_blocks = self._n_whole + (self._short > 0)
         self._lacking = self._n_blocks * self._block - self.length
         self._n_windows = max(1, -(-self._n_blocks // self.window))
-        # The first windows, as many as `_n_longer`, have one block more than the others.
+        # The first `_n_longer` windows have one block more than the others.
         self._blocks_each, self._n_longer = divmod(self._n_blocks, self._n_windows)
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.block_rows, self.window]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        at = self._n_blocks  # where the short block stands among all
+        at = self._n_blocks  # the slot of the short block among all
         if self._short:
             at = key.word("short block", repeat) % self._n_blocks
         slots, _ = self._slots(places, at)
@@ -67,23 +67,23 @@ class BlockShuffleSampler(RepeatedSampler):
         return np.asarray(self.map_indices(self._blocks(slots, at, key.word("blocks", repeat)) * self._block + within))
 
     def _windows(self, slots: np.ndarray) -> np.ndarray:
-        """Return the window of the block at each slot; they share out the blocks evenly."""
+        """Return the window of the block at each slot; windows share the blocks evenly."""
         each, n_longer = self._blocks_each, self._n_longer
         behind = slots - n_longer * (each + 1)
         return np.where(behind < 0, slots // (each + 1), n_longer + behind // each)
 
     def _start(self, windows: np.ndarray, at: int) -> np.ndarray:
-        """Return the place at which each window starts."""
+        """Return the place of each window's start."""
         slots = windows * self._blocks_each + np.minimum(windows, self._n_longer)
         return np.asarray(slots * self._block - np.where(slots > at, self._lacking, 0))
 
     def _slots(self, places: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slot of the block at each place, were the blocks not mixed, and the place within the block."""
+        """Return the slot of the block at each place, for blocks in order, and the place within the block."""
         behind = places >= at * self._block + self._short
         return np.divmod(places + np.where(behind, self._lacking, 0), self._block)
 
     def _blocks(self, slots: np.ndarray, at: int, word: int) -> np.ndarray:
-        """Return the number of the block at each slot of their order, in which the short one stands at slot `at`."""
+        """Return the number of the block at each slot of their order; the short block is at slot `at`."""
         blocks = np.full(len(slots), self._n_whole)
         whole = np.flatnonzero(slots != at)
         numbers = slots[whole] - (slots[whole] > at)
@@ -92,20 +92,20 @@ class BlockShuffleSampler(RepeatedSampler):
 
 
 def measure_mixing(rows: Any, batch_size: int) -> float:
-    """Return how well batches of an order are mixed: about 1.0 as by a full shuffle, ``1 / batch_size`` as by none.
+    """Return how well the batches of an order are mixed: about 1.0 for a full shuffle, ``1 / batch_size`` for none.
 
-    It tells how far the mean row number of a batch strays from that of all rows: ``V_full / V``, where V is the mean of
-    the squared distances, over all whole batches, and V_full is what a full shuffle of n rows makes it in batches of b,
-    ``(n² - 1) / (12·b) · (n - b) / (n - 1)``. Where the data are sorted by something, a batch tells as much of all of
-    them as ``V_full / V · b`` samples drawn at random would: the effective size of a sample of whole clusters (Kish,
-    "Survey Sampling", 1965). Of a full shuffle it is 1.0 give or take ``sqrt(2·b / n)``.
+    The result is ``V_full / V``. V is the mean squared distance between the mean row number of a batch and the mean of
+    all rows, over all whole batches. V_full is its value for a full shuffle of n rows in batches of b:
+    ``(n² - 1) / (12·b) · (n - b) / (n - 1)``. If the data are sorted by something, a batch represents all of them as
+    well as ``V_full / V · b`` samples drawn at random: the effective size of a sample of whole clusters (Kish, "Survey
+    Sampling", 1965). For a full shuffle the result is 1.0 give or take ``sqrt(2·b / n)``.
 
     Args:
         rows: The row at each position of an epoch, each of 0 to n - 1 once: ``(n,) int``.
         batch_size: Samples a batch, at most half the rows.
 
     Raises:
-        ArgumentError: there are not two whole batches.
+        ArgumentError: there are fewer than two whole batches.
 
     >>> round(measure_mixing(range(100_000), 100), 3)
     0.01

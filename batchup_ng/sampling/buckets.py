@@ -1,9 +1,8 @@
-"""The sampler that puts rows of about one length into a batch.
+"""A sampler that puts rows of similar length into a batch.
 
-The rows lie sorted by length in one table, of which a bucket is a stretch. All batches of a bucket have as many rows as
-its longest allows. What is left of a bucket goes to the front of the next, whose rows are longer; so an epoch has one
-batch at most that is not whole, however it is shuffled, and where in the table the rows of any batch stand is a matter
-of a few steps.
+One table holds the rows sorted by length. A bucket is a stretch of it. All batches of a bucket have as many rows as its
+longest row allows. Rows that do not fill a batch go to the front of the next bucket, whose rows are longer. So an epoch
+has at most one batch that is not whole, in any order, and a few steps find the rows of any batch in the table.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from .standard import row_numbers
 
 
 class BucketSampler(BatchSampler):
-    """Puts rows of about one length into a batch, so that little of it is padding; each row comes once an epoch.
+    """Puts rows of similar length into a batch, to save padding; each row comes once an epoch.
 
-    Shuffled, the rows of each bucket are shuffled among themselves, cut into batches, and the batches of all buckets
-    are shuffled; the one that is not whole, if there is one, comes last. In order, rows come by ascending length. Many
-    buckets pad little, few mix more rows: aim at some dozens of batches in each.
+    With ``shuffle=``, the rows of each bucket are shuffled among themselves and cut into batches, and the batches of
+    all buckets are shuffled. A batch that is not whole comes last. In order, rows come by ascending length. Many
+    buckets save padding, few buckets mix more rows: aim at some dozens of batches in each.
 
-    The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens` a batch of n
-    samples, the longest of which has length m, has n·m <= `max_tokens` too: the size after padding. It counts as whole
-    if it has as many samples as the longest row of its bucket allows.
+    The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens`, also the size
+    after padding is limited: a batch of n samples with the greatest length m has n·m <= `max_tokens`. A batch counts as
+    whole if it has as many samples as the longest row of its bucket allows.
 
-    Batches are what is in order, so an epoch is resumed with the same batch size, and a source with such a sampler
+    The sampler orders whole batches, so an epoch is resumed with the same batch size, and a source with such a sampler
     cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
     ``trim=False``. Memory: 8 bytes a row.
 
     Args:
-        lengths: Length of each row of the data, in whatever unit `max_tokens` is: ``(n,) int``, not negative.
+        lengths: Length of each row of the data, in the unit of `max_tokens`: ``(n,) int``, not negative.
         boundaries: Lengths at which a bucket ends and the next begins, ascending: a row of length m is in the bucket
-            between the boundaries a and b if a <= m < b. None: `num_buckets` buckets that hold about as many tokens
-            each, or fewer, where there are not so many lengths.
+            between the boundaries a and b if a <= m < b. None: `num_buckets` buckets of about as many tokens each, or
+            fewer buckets if there are not so many different lengths.
         num_buckets: How many buckets to make without `boundaries`.
-        max_tokens: The most that a batch may hold after padding; None for any.
-        indices: The rows to hand out: ``(m,) int``, not negative; all where it is None.
+        max_tokens: The most tokens of a batch after padding; None for any number.
+        indices: The rows to hand out: ``(m,) int``, not negative; None for all.
 
     Attributes:
         boundaries: The boundaries in use: a tuple.
@@ -54,7 +53,7 @@ class BucketSampler(BatchSampler):
     Raises:
         ArgumentError: a length is negative, or above `max_tokens`; the boundaries do not ascend; a number is below 1;
             one of `indices` is out of range.
-        ArgumentTypeError: the lengths are no whole numbers.
+        ArgumentTypeError: the lengths are not whole numbers.
 
     >>> sampler = BucketSampler([3, 9, 2, 8, 1, 9], boundaries=[5], max_tokens=18)
     >>> [rows.tolist() for rows in sampler.in_order_indices_batch_iterator(2)]
@@ -118,10 +117,10 @@ class BucketSampler(BatchSampler):
 
 
 class BucketPlan(RowPlan):
-    """The batches of one epoch, in order where `key` is None.
+    """The batches of one epoch, in order if `key` is None.
 
-    `rows` are sorted by length; each bucket ends at one of `ends` there, and has batches of one of `sizes`, the first
-    of which begins with the rows that the bucket before could not make a whole batch of.
+    `rows` are sorted by length. Each bucket ends at one of `ends` there and has batches of one of `sizes`. Its first
+    batch begins with the rows that did not fill a batch of the bucket before.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class BucketPlan(RowPlan):
         self._rows = rows
         self._bounds = [0, *ends.tolist()]
         self._sizes = sizes.tolist()
-        self._begins = [0]  # where in `rows` the batches of each bucket begin: with what is left of those before
+        self._begins = [0]  # where in `rows` the batches of each bucket begin, with the rows left from earlier buckets
         self._firsts = [0]  # the number of the first batch of each bucket
         for end, size in zip(self._bounds[1:], self._sizes, strict=True):
             whole, left = divmod(end - self._begins[-1], size)
@@ -162,7 +161,7 @@ class BucketPlan(RowPlan):
         return found if found <= most else int(self.n_batches)
 
     def _counted(self, n: int) -> np.ndarray:
-        """Return how many samples there are before each of at least the first `n` whole batches, and behind them."""
+        """Count the samples up to the start of each of the first `n` whole batches or more, and up to the last end."""
         if n >= len(self._before):
             numbers = np.arange(min(self._n_whole, 2 * n))
             if self._word is not None:
@@ -172,7 +171,7 @@ class BucketPlan(RowPlan):
         return self._before
 
     def rows(self, number: int) -> np.ndarray:
-        if number == self._n_whole:  # the one that is not whole
+        if number == self._n_whole:  # the batch that is not whole
             return self._between(self._begins[-1], self._bounds[-1])
         if self._word is not None:
             number = sent_to(self._n_whole, self._word, number)
@@ -181,7 +180,7 @@ class BucketPlan(RowPlan):
         return self._between(start, start + self._sizes[bucket])
 
     def _between(self, start: int, stop: int) -> np.ndarray:
-        """Return the rows from one place of the table to another, those of each bucket shuffled among themselves."""
+        """Return the rows of a stretch of the table; the rows of each bucket are shuffled among themselves."""
         parts = []
         while start < stop:
             bucket = bisect.bisect_right(self._bounds, start) - 1
@@ -203,8 +202,8 @@ def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
 
 
 def _even_boundaries(ascending: np.ndarray, many: int) -> tuple[int, ...]:
-    """Return boundaries between at most `many` buckets, each of which holds about as many tokens."""
-    tokens = np.cumsum(np.maximum(ascending, 1), dtype=np.float64)  # which does not overflow
+    """Return boundaries between at most `many` buckets of about as many tokens each."""
+    tokens = np.cumsum(np.maximum(ascending, 1), dtype=np.float64)  # does not overflow
     if len(tokens) == 0:
         return ()
     shares = np.arange(1, many) * (float(tokens[-1]) / many)

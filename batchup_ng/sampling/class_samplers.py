@@ -1,4 +1,4 @@
-"""Samplers that look at the class of each row, which keep the rows sorted by class and compute all else."""
+"""Samplers that use the class of each row. They keep only the rows sorted by class and compute the rest."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .weighted import class_numbers
 
 
 class ByClass:
-    """The places of the entries of `y`, ``(n,) int64``, sorted by class: the `classes` that occur, ascending, and their
+    """The entries of `y`, ``(n,) int64``, sorted by class: their places, the `classes` that occur, ascending, and their
     `sizes`.
     """
 
     def __init__(self, y: np.ndarray) -> None:
-        few_bits = np.min_scalar_type(int(y.max(initial=0)))  # NumPy sorts 16 of them by radix, fast
+        few_bits = np.min_scalar_type(int(y.max(initial=0)))  # NumPy sorts up to 16 bits by radix, fast
         self._rows = order = np.argsort(y.astype(few_bits), kind="stable")
         self._firsts = np.flatnonzero(np.diff(y[order], prepend=-1))
         self.classes = y[order[self._firsts]]
@@ -33,26 +33,26 @@ class ByClass:
         self.fingerprint = [array_fingerprint(y), array_fingerprint(self.sizes)]
 
     def rows(self, classes: np.ndarray, members: np.ndarray) -> np.ndarray:
-        """Return the rows of members of classes, both by number: ``(n,) int64``."""
+        """Return the rows of the numbered members of the numbered classes: ``(n,) int64``."""
         return np.asarray(self._rows[self._firsts[classes] + members])
 
 
 class StratifiedSampler(RepeatedSampler):
-    """Hands out each row once a repeat, each class spread evenly over the whole of it.
+    """Hands out each row once a repeat, with each class spread evenly over the repeat.
 
-    Every stretch of a shuffled epoch, hence each batch of whatever size and each rank's part of it, has the classes in
-    the proportions in which the data have them: of C classes, one with the share p has among n samples in a row less
-    than ``1 + p·(C - 2)`` more or fewer than n·p, mostly far less, across the seam of two repeats, too. All repeats of
-    an epoch have one order of classes; the rows of each class are shuffled again each repeat. In order, without
-    ``shuffle=``, the rows come as they lie, or as `indices` lists them. Memory: 8 bytes a row.
+    In a shuffled epoch every stretch, and so each batch of any size and each rank's part of it, has the classes in the
+    proportions of the data. With C classes, n samples in a row have n·p of a class with the share p, give or take less
+    than ``1 + p·(C - 2)``, mostly far less, even across the seam of two repeats. All repeats of an epoch have one order
+    of classes; the rows of each class are shuffled again each repeat. In order, without ``shuffle=``, the rows come as
+    stored, or as `indices` lists them. Memory: 8 bytes a row.
 
     Args:
         y: Class of each row of the data: ``(N,) int``, not negative.
-        indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out; -1 without end.
+        indices: The rows to hand out: ``(n,) int``; None for all.
+        repeats: How often each row is handed out; -1 without end.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of it, or `repeats` is
+        ArgumentError: `y` is empty or has a negative class, one of `indices` is not a row of `y`, or `repeats` is
             neither -1 nor at least 1.
     """
 
@@ -74,7 +74,7 @@ class StratifiedSampler(RepeatedSampler):
         return [*super().fingerprint(), *self._by_class.fingerprint, own]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
-        word = key.word("stratified")  # of this epoch; the spread of one other is kept
+        word = key.word("stratified")  # of this epoch; the spread of one other epoch is kept
         spread = latest(self._spreads, word, 2, lambda: Spread(self._by_class.sizes, word))
         classes, numbers = spread.at(places)
         keys = words_at(key.word("members", repeat), classes)
@@ -86,29 +86,29 @@ class BalancedBatchSampler(RandomAccessSampler):
     """Makes batches of the same number of samples of each class.
 
     A batch has `per_class` samples of each class that occurs, in ascending order of the classes, so its size must be
-    :attr:`batch_size`. Each class goes through its own rows in an order of its own, each once before any comes again,
-    and none twice in a batch unless the class has fewer rows than `per_class`. An epoch ends when the largest class was
-    gone through once; smaller ones are then seen several times.
+    :attr:`batch_size`. Each class goes through its own rows in an order of its own. Each row comes once before any
+    comes again, and none comes twice in a batch unless the class has fewer rows than `per_class`. An epoch ends when
+    all rows of the largest class were handed out once; rows of smaller classes come several times by then.
 
     With `classes_per_batch`, a batch has that many of the classes (P classes of K samples: Hermans, Beyer, Leibe, "In
     Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the classes are shuffled and dealt
-    out to as many batches as they fill; those left over, others each time, sit the round out. In order, without
-    ``shuffle=``, classes and rows come in turn, as they are numbered.
+    out to as many batches as they fill; the remaining classes, others each time, sit the round out. In order, without
+    ``shuffle=``, classes and rows come in the order of their numbers.
 
-    The batches are what is in order: ranks share out whole ones, and a state goes on with the same size only. Memory: 8
+    The sampler orders whole batches: ranks share these out, and a state goes on with the same size only. Memory: 8
     bytes a row.
 
     Args:
         y: Class of each row: ``(n,) int``, not negative.
-        per_class: Samples of each class a batch.
-        classes_per_batch: How many classes a batch has; all where it is None.
+        per_class: Samples of each class in a batch.
+        classes_per_batch: How many classes a batch has; None for all.
 
     Attributes:
         batch_size: Samples of a batch.
         classes: The classes that occur: ``(n_classes,) int64``.
 
     Raises:
-        ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above that of the classes.
+        ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above the number of classes.
     """
 
     def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
@@ -145,7 +145,7 @@ class BalancedBatchSampler(RandomAccessSampler):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         self.check_batch_size(batch_size)
         plan = super().row_plan(batch_size, key, drop_last)
-        plan.n_samples = None  # batches are what is in order
+        plan.n_samples = None  # the plan orders whole batches
         return plan
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:

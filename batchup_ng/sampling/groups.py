@@ -11,7 +11,7 @@ from .plans.rows import RowPlan, SequencePlan, count_batches, map_rows
 
 
 def grouped(rows: Any, size: int) -> Any:
-    """Return rows, which may be a nest, in groups; those that fill none are left out. Groups of one are the rows.
+    """Return rows, perhaps a nest, in groups; rows that do not fill a group are left out. Groups of one are the rows.
 
     >>> grouped(np.arange(5), 2).tolist()
     [[0, 1], [2, 3]]
@@ -25,7 +25,7 @@ def grouped(rows: Any, size: int) -> Any:
 
 
 def ungrouped(rows: Any, size: int) -> Any:
-    """Return the rows of all groups, one after the other: what :func:`grouped` put in groups."""
+    """Return the rows of all groups, one after the other: the inverse of :func:`grouped`."""
     return rows if size == 1 else map_rows(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
 
 
@@ -42,7 +42,7 @@ def groups_plan(part: RowPlan, size: int, batch_size: int, drop_last: bool) -> R
     """Return the rows of a plan in groups of `size`, in batches of `batch_size` groups.
 
     Raises:
-        ArgumentError: batches are what is in order in the plan, so that groups would be torn.
+        ArgumentError: the plan orders whole batches, and groups would be torn.
     """
     if size == 1:
         return part

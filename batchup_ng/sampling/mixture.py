@@ -1,4 +1,4 @@
-"""The sampler that mixes parts of the data in given proportions."""
+"""A sampler that mixes parts of the data in given proportions."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .plans.batched_permutation import each_permuted
 from .plans.permutation import check_length
 
 FINEST = 1000
-"""Positions of a period at most, where proportions are not whole numbers."""
+"""The most positions of a period, if proportions are not whole numbers."""
 
 LONGEST = 1_000_000
-"""Positions of a period at most, where they are: it is kept as two tables, of 8 bytes a position each."""
+"""The most positions of a period of whole numbers: it is kept as two tables, of 8 bytes a position each."""
 
 
 class MixtureSampler(RandomAccessSampler):
     """Hands out rows of several parts of the data in given proportions.
 
     The rows lie part after part, as :func:`~batchup_ng.concat` puts sources: rows 0 to ``lengths[0] - 1`` are the first
-    part. An epoch is made of periods, each of which has a whole number of rows of each part: proportions of 3 to 1 have
-    a period of 4. Whole numbers are kept exactly (which, without a common divisor, add up to a million at most); others
-    have the shortest period below 1000 that fits them, or else are kept to a thousandth.
+    part. An epoch is made of periods. Each period has a whole number of rows of each part: proportions of 3 to 1 have a
+    period of 4. Whole numbers are kept exactly if, without a common divisor, they add up to at most a million. Other
+    weights have the shortest period below 1000 that fits them, or else are kept to a thousandth.
 
-    With ``shuffle=`` each period is shuffled, and each part goes through its own rows in an order of its own, another
-    one each time; but for the period in which it begins again, each of its rows comes once before any comes again. In
-    order, the parts are spread evenly over a period, and the rows of each come as they lie, over and over.
+    With ``shuffle=`` each period is shuffled, and each part goes through its own rows in an order of its own, a new one
+    each time. Each row of a part comes once before any comes again, except in the period in which the part begins
+    again. In order, the parts are spread evenly over a period, and the rows of each part come as stored, over and over.
 
     Args:
         lengths: How many rows each part has.
-        weights: How much of each to hand out, not negative, in any unit; equal where it is None.
+        weights: How much of each part to hand out, not negative, in any unit; None for equal weights.
         length: Positions of an epoch; -1: no end. None: as many whole periods as it takes to hand out each row of each
-            part, those of a part that is small for its share several times.
+            part; rows of a part that is small for its share come several times.
 
     Raises:
-        ArgumentError: there are no parts, a part that is to be handed out is empty, or the weights are no proportions
-            of so many parts, or too unlike each other.
+        ArgumentError: there are no parts, a part to hand out is empty, or the weights do not fit: not one for each
+            part, not proportions, or too unlike each other.
 
     >>> MixtureSampler([3, 1]).rows_at(np.arange(6), None)
     array([0, 3, 1, 3, 2, 3])
@@ -58,7 +58,7 @@ class MixtureSampler(RandomAccessSampler):
         self._ends = np.cumsum(self._counts)
         self._schedule, self._earlier = _even_schedule(self._counts)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        if length is None:  # as many periods as the part needs that takes longest
+        if length is None:  # as many periods as the slowest part needs
             used = self._counts > 0
             length = int((-(-self._sizes[used] // self._counts[used])).max()) * self._period
         self.length = validation.integer("length", length)
@@ -111,7 +111,7 @@ def _shares(lengths: list[int], weights: Any) -> np.ndarray:
 
 
 def _whole_counts(shares: np.ndarray) -> np.ndarray:
-    """Return how many rows of each part a period has, ``(n_parts,) int64``; refuse a share too small for one.
+    """Return how many rows of each part a period has, ``(n_parts,) int64``; refuse a share too small for one row.
 
     >>> _whole_counts(np.array([6, 2])), _whole_counts(np.array([1 / 3, 2 / 3]))
     (array([3, 1]), array([1, 2]))
@@ -120,13 +120,13 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
         counts = np.asarray(shares // np.gcd.reduce(shares), np.float64)
         if counts.sum() <= LONGEST:
             return counts.astype(np.int64)
-    shares = shares / shares.max()  # so that the sum is finite
-    shares /= math.fsum(shares)  # which is exact, where the last bit of NumPy's sum may depend on the machine
+    shares = shares / shares.max()  # keeps the sum finite
+    shares /= math.fsum(shares)  # exact; the last bit of NumPy's sum may depend on the machine
     fits = (period for period in range(1, FINEST) if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9)
     period = next(fits, FINEST)
     counts = np.floor(shares * period + 1e-9)
     short = np.argsort(counts - shares * period, kind="stable")[: period - int(counts.sum())]
-    counts[short] += 1  # those that lost most by rounding
+    counts[short] += 1  # the counts that lost most by rounding
     lost = np.flatnonzero((counts == 0) & (shares > 0))
     if len(lost):
         raise ArgumentError(
@@ -137,7 +137,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
 
 
 def _even_schedule(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part at each place of a period, and how often it came earlier in it: the k-th of n rows of a part
+    """Return the part at each place of a period and how often it came earlier in it. The k-th of n rows of a part
     stands where ``(k + 1/2) / n`` of the period is over.
     """
     parts = np.repeat(np.arange(len(counts)), counts)

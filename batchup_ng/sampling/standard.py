@@ -14,11 +14,11 @@ from .base import RandomAccessSampler, array_fingerprint, given_array, whole_num
 from .plans.permutation import check_length, keyed_permutation
 
 REPEATS = 64
-"""Repeats into which a block of positions reaches at most: each has an order of its own, some 0.1 ms to set up."""
+"""The most repeats that a block of positions reaches into: each has an order of its own, some 0.1 ms to set up."""
 
 
 class RepeatedSampler(RandomAccessSampler):
-    """What samplers share that hand out each of `length` rows once a repeat, `repeats` times, -1 without end."""
+    """Base of samplers that hand out each of `length` rows once a repeat, `repeats` times, -1 without end."""
 
     def __init__(self, length: int, repeats: int = 1) -> None:
         self.length = validation.integer("length", length)
@@ -47,7 +47,7 @@ class RepeatedSampler(RandomAccessSampler):
         if key is None:
             return np.asarray(self.map_indices(positions if self.repeats == 1 else positions % self.length))
         first, last = int(positions.min()) // self.length, int(positions.max()) // self.length
-        if first == last:  # as nearly always: dividing and sorting them would take as long as the order itself
+        if first == last:  # the usual case: dividing and sorting positions would take as long as the order itself
             return self._shuffled(positions - first * self.length, key, first)
         repeats, places = np.divmod(positions, self.length)
         rows = np.empty_like(places)
@@ -62,14 +62,14 @@ class RepeatedSampler(RandomAccessSampler):
 
 
 class StandardSampler(RepeatedSampler):
-    """Hands out the rows 0 to ``length - 1``, each once a repeat, in order or in another shuffled order each repeat.
+    """Hands out the rows 0 to ``length - 1``, each once a repeat: in order, or in a new shuffled order each repeat.
 
     Args:
         length: How many rows there are, at most 2^62.
-        repeats: How often each is handed out; -1 without end. A batch may reach over the end of a repeat into the next.
+        repeats: How often each row is handed out; -1 without end. A batch may continue from one repeat into the next.
 
     Raises:
-        ArgumentError: `length` or `repeats` is out of range, or there is nothing to repeat without end.
+        ArgumentError: `length` or `repeats` is out of range, or there are no rows to repeat without end.
     """
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
@@ -82,8 +82,8 @@ class StandardSampler(RepeatedSampler):
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch, one ``permutation`` drawn a repeat.
 
-        As in BatchUp, a sampler with repeats draws the permutation of a repeat that it will not hand out when the
-        last one ends, so that a generator is left in the state in which BatchUp left it.
+        As in BatchUp, a sampler with repeats draws one permutation more at the end of the last repeat and does not
+        use it. So it leaves the generator in the same state as BatchUp.
         """
         return self._drawn(validation.positive_int("batch_size", batch_size), shuffle_rng)
 
@@ -109,8 +109,8 @@ class SubsetSampler(StandardSampler):
     """Hands out the rows that `indices` lists, each once a repeat.
 
     Args:
-        indices: Row numbers: ``(n,) int``; a boolean mask is refused, which BatchUp took for rows 0 and 1, or failed.
-        repeats: How often each is handed out; -1 without end.
+        indices: Row numbers: ``(n,) int``. A boolean mask is refused; BatchUp took it for rows 0 and 1, or failed.
+        repeats: How often each row is handed out; -1 without end.
     """
 
     def __init__(self, indices: Any, repeats: int = 1) -> None:
@@ -125,11 +125,11 @@ class SubsetSampler(StandardSampler):
 
 
 def row_numbers(name: str, indices: Any) -> np.ndarray:
-    """Return `indices` as an array of its own, ``(n,) int64``; refuse what are no row numbers."""
+    """Return `indices` as an array of its own, ``(n,) int64``; refuse anything but row numbers."""
     rows = given_array(name, indices, "pass a list of row numbers")
     if rows.dtype.kind == "b":
         raise ArgumentTypeError(f"{name} must be row numbers, not a mask; pass numpy.flatnonzero(mask)")
-    return whole_numbers(name, rows, "pass an integer array").copy()  # a change of the user's array changes nothing
+    return whole_numbers(name, rows, "pass an integer array").copy()  # guards against changes of the user's array
 
 
 def check_row_numbers(name: str, rows: np.ndarray, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The sampler of every k-th row."""
+"""A sampler of every k-th row."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from .standard import StandardSampler
 class StridedSampler(StandardSampler):
     """Hands out every `stride`-th row from `start` on, before `stop`: the rows ``range(length)[start:stop:stride]``.
 
-    In order they come as they lie, backwards where `stride` is negative; with ``shuffle=`` the same rows are shuffled.
+    In order they come as stored, backwards if `stride` is negative; with ``shuffle=`` the same rows are shuffled.
 
     Args:
         length: How many rows there are, at most 2^62.
-        start: The first row, from the end if negative; None is the first there is, the last where `stride` is negative.
+        start: The first row, from the end if negative; None is the first row, or the last if `stride` is negative.
         stop: The row before which to stop, from the end if negative; None goes on to the end.
-        stride: How far the next row is, not 0.
-        repeats: How often each is handed out; -1 without end.
+        stride: Distance to the next row, not 0.
+        repeats: How often each row is handed out; -1 without end.
 
     Raises:
-        ArgumentError: `stride` is 0, no row is left of those that there are, or `length` or `repeats` is out of range.
+        ArgumentError: `stride` is 0, `start`, `stop` and `stride` leave no row, or `length` or `repeats` is out of
+            range.
 
     >>> StridedSampler(10, start=1, stride=3).rows_at(np.arange(3), None)
     array([1, 4, 7])
@@ -48,7 +49,7 @@ class StridedSampler(StandardSampler):
             )
         super().__init__(len(self.rows), repeats)
         self._length_in_words, self.start, self.stop, self.stride = str(length), start, stop, step  # for repr
-        self._step = self.rows.step if len(self.rows) > 1 else 1  # beyond the only row it may be any number
+        self._step = self.rows.step if len(self.rows) > 1 else 1  # a single row would allow any step
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), self.n_rows, self.rows.start, self.rows.step]

@@ -1,10 +1,10 @@
 """The weights of rows, kept for draws in proportion to them.
 
-What is kept is one copy of the weights, in the dtype in which they came, with the sum of each run of 32 of them, added
-up. A draw looks for its run among the sums, then adds up the weights of that run. Sums and logarithms are made in an
-order that stands here, by operations that IEEE 754 rounds in one way only, so a draw is the same on each machine.
+The table keeps one copy of the weights, in the dtype given, and the running sum after each run of 32 weights. A draw
+finds its run among the sums, then adds up the weights of that run. Sums and logarithms are computed in a fixed order,
+by operations that IEEE 754 rounds in only one way, so a draw is the same on each machine.
 
-A draw is a number of 53 bits, sums are float64: the chance of a row is off by a few 2^-53, whatever the number of rows
+A draw is a number of 53 bits, sums are float64: the chance of a row is off by a few 2^-53, for any number of rows
 (``torch.multinomial`` stops at 2^24).
 """
 
@@ -25,15 +25,15 @@ RUN = 32
 """Weights that a draw adds up."""
 
 CHUNK = 1 << 15
-"""Weights that are looked at in one go: 256 kB, which stay in cache from one step to the next."""
+"""Weights processed in one go: 256 kB, which stay in cache from one step to the next."""
 
 _SMALLEST = 2.0**-900
-"""A total below which products with it would not have all their bits."""
+"""Below this total, products with it lose bits."""
 
 
 class WeightTable:
-    """A copy of the weights of `length` rows, with their sum, `total`; refuses what cannot be weights, which errors
-    call `name`.
+    """A copy of the weights of `length` rows, with their sum, `total`. Refuses values that cannot be weights; errors
+    call them `name`.
     """
 
     def __init__(self, name: str, weights: Any) -> None:
@@ -51,7 +51,7 @@ class WeightTable:
             )
 
     def _added_up(self, given: np.ndarray) -> np.ndarray:
-        """Copy the weights, check them; return the sum of all up to the end of each run."""
+        """Copy and check the weights; return the sum of all weights up to the end of each run."""
         self._weights[: self.length] = given
         sums = np.empty(len(self._weights) // RUN)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -68,7 +68,7 @@ class WeightTable:
         return {name: value for name, value in vars(self).items() if name not in ("cdf", "normalised", "n_positive")}
 
     def fingerprint(self) -> list[Any]:
-        """Return what tells these weights from others, for a saved state."""
+        """Return a fingerprint of these weights, for a saved state."""
         return [self.length, self.total.hex(), array_fingerprint(self._weights)]
 
     @functools.cached_property
@@ -91,22 +91,22 @@ class WeightTable:
 
     def rows_at(self, uniform: np.ndarray) -> np.ndarray:
         """Return a row of weight above 0 for each number of `uniform`, ``(n,)`` in [0, 1): ``(n,) int64``."""
-        wanted = uniform * self.total  # below the total, for the largest of them is 1 - 2^-53
+        wanted = uniform * self.total  # below the total: the largest uniform is 1 - 2^-53
         run = self._ends.searchsorted(wanted, side="right")
         wanted -= np.where(run > 0, self._ends[run - 1], 0.0)
         weights = self._weights.reshape(-1, RUN)[run].astype(np.float64, copy=False)
         place = (np.cumsum(weights, axis=1) <= wanted[:, None]).sum(axis=1)
-        # Where the sums of a run disagree in the last bit, what is beyond the end is the last row that has a weight.
+        # If the sums of a run disagree in the last bit, a draw beyond the end takes the last row that has a weight.
         beyond = np.flatnonzero(place == RUN)
         place[beyond] = RUN - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
         return np.asarray(run * RUN + place)
 
     def drawn_in_turn(self, key: int, n: int) -> np.ndarray:
-        """Return `n` rows drawn one after the other, each in proportion to the weights of those left: ``(n,) int64``.
+        """Return `n` rows drawn one by one, each in proportion to the weights of the rows left: ``(n,) int64``.
 
-        Each row gets a number that is exponential at the rate of its weight; the least come first (Efraimidis and
-        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006, who write it as
-        u^(1/w)). Rows of equal numbers keep their order; those whose weight is below 10^-307 of the largest come last.
+        Each row gets an exponential random number at the rate of its weight; the least come first (Efraimidis and
+        Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006; they write it as
+        u^(1/w)). Rows of equal numbers keep their order; rows with a weight below 10^-307 of the largest come last.
         """
         times = np.empty(self.length)
         largest = float(self._weights.max())
@@ -136,7 +136,7 @@ def _as_numbers(name: str, weights: Any) -> np.ndarray:
 
 
 def _least_first(numbers: np.ndarray, n: int) -> np.ndarray:
-    """Return where the `n` least of `numbers` stand, the least first, equal ones in the order in which they stand."""
+    """Return the places of the `n` least of `numbers`, the least first; equal numbers keep their order."""
     if n == len(numbers):
         return np.argsort(numbers, kind="stable")
     limit = np.partition(numbers, n - 1)[n - 1]

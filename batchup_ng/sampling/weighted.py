@@ -22,27 +22,28 @@ class WeightedSampler(RandomAccessSampler):
     """Draws rows at random, each with a chance in proportion to its weight.
 
     With replacement, a row may come any number of times, and an epoch has no end unless `num_samples` gives it one.
-    Without, each row comes at most once, drawn in proportion to the weights of those left. Rows of weight 0 are never
-    drawn.
+    Without replacement, each row comes at most once, drawn in proportion to the weights of the rows left. Rows of
+    weight 0 are never drawn.
 
-    The weights are copied and summed up once, when this is made; then a draw takes a binary search. Without replacement
-    the order of an epoch is a table of 8 bytes a row that it hands out; the latest two are kept.
+    The constructor copies and sums up the weights once; then a draw takes a binary search. Without replacement, the
+    order of an epoch is a table of 8 bytes for each row handed out; the latest two tables are kept.
 
     Args:
         weights: One weight a row, finite, not negative, not all 0: ``(n,)``, any dtype of numbers, or a list.
         replacement: Whether a row may come more than once.
-        num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all of weight above 0.
+        num_samples: How many rows to draw an epoch. None: with replacement, no end; without, all rows of weight above
+            0.
 
     Raises:
         ArgumentError: a weight is negative, infinite or NaN, or all are 0; more rows are to be drawn without
             replacement than have a weight above 0; `num_samples` is too small.
-        ArgumentTypeError: an argument is of another kind.
+        ArgumentTypeError: an argument is of the wrong kind.
 
     >>> WeightedSampler([0.5, 0.0, 9.0], replacement=False).num_indices_generated()
     2
     """
 
-    block = 512  # half a millisecond's worth where there are so many weights that each draw misses every cache
+    block = 512  # takes half a millisecond if there are so many weights that each draw misses every cache
     _name = "weights"
 
     def __init__(self, weights: Any, *, replacement: bool = True, num_samples: int | None = None) -> None:
@@ -59,11 +60,11 @@ class WeightedSampler(RandomAccessSampler):
         self._orders: dict[int, np.ndarray] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_orders": {}}  # the tables can be made again
+        return {**vars(self), "_orders": {}}  # the copy makes the tables again
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights divided by their sum: ``(n,) float64``, made when it is first asked for."""
+        """The weights divided by their sum: ``(n,) float64``, computed on first use."""
         return self._table.normalised
 
     def fingerprint(self) -> list[Any]:
@@ -74,7 +75,7 @@ class WeightedSampler(RandomAccessSampler):
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if key is None:
-            self.rows_at(np.arange(0), None)  # which raises
+            self.rows_at(np.arange(0), None)  # raises
         return super().row_plan(batch_size, key, drop_last)
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
@@ -89,15 +90,15 @@ class WeightedSampler(RandomAccessSampler):
         return np.asarray(self.map_indices(rows))
 
     def _order(self, epoch: OrderKey) -> np.ndarray:
-        """Return the order of an epoch, which is kept until two others were asked for."""
+        """Return the order of an epoch. It is kept until two other orders were asked for."""
         key = epoch.word("without replacement", 0)
         return latest(self._orders, key, 2, lambda: self._table.drawn_in_turn(key, self.num_samples or 0))
 
     def shuffled_indices_batch_iterator(self, batch_size: int, shuffle_rng: Any) -> Iterator[np.ndarray]:
         """Return an iterator of the rows of each batch.
 
-        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without, they are
-        in the order of a seed that is drawn once, which has the distribution of ``choice(..., replace=False)``.
+        With replacement they are the draws of ``shuffle_rng.choice(n, size=batch_size, p=weights)``. Without
+        replacement, a seed is drawn once and sets the order. It has the distribution of ``choice(..., replace=False)``.
         """
         if not self.replacement:
             return super().shuffled_indices_batch_iterator(batch_size, shuffle_rng)
@@ -116,7 +117,7 @@ class WeightedSampler(RandomAccessSampler):
 
         Args:
             y: Class of each sample: ``(n,) int``, not negative.
-            n_classes: How many classes there are, for a check that none is beyond; it does not change the weights.
+            n_classes: How many classes there are, to check `y` against; it does not change the weights.
 
         Raises:
             ArgumentError: `y` is empty, or a class is negative or not below `n_classes`.
@@ -140,7 +141,7 @@ class WeightedSubsetSampler(WeightedSampler):
         sub_weights: One weight for each of `indices`: ``(n,)``.
         indices: Row numbers: ``(n,) int``.
 
-    The other arguments and the errors are those of :class:`WeightedSampler`.
+    Other arguments and errors: see :class:`WeightedSampler`.
     """
 
     _name = "sub_weights"
@@ -162,7 +163,7 @@ class WeightedSubsetSampler(WeightedSampler):
 
     @property
     def sub_weights(self) -> np.ndarray:
-        """As `weights`: BatchUp's name."""
+        """Same as `weights`; BatchUp's name."""
         return self.weights
 
     def fingerprint(self) -> list[Any]:
@@ -175,18 +176,18 @@ class WeightedSubsetSampler(WeightedSampler):
     def class_balancing_sampler(  # type: ignore[override]
         y: Any, indices: Any, n_classes: int | None = None
     ) -> WeightedSubsetSampler:
-        """Return a sampler that draws from `indices`, each class that occurs there equally often.
+        """Return a sampler that draws from `indices` and makes each class that occurs there equally likely.
 
         Here `y` has the class of every sample of the data: ``(N,) int``.
         """
-        # BatchUp's signature, which differs from that of WeightedSampler: hence the ignored override.
+        # BatchUp's signature differs from the one in WeightedSampler, hence the ignored override.
         rows = row_numbers("indices", indices)
         weights = WeightedSampler.class_balancing_sample_weights(np.asarray(y)[rows], n_classes)
         return WeightedSubsetSampler(weights, rows)
 
 
 def class_numbers(y: Any, n_classes: int | None = None) -> np.ndarray:
-    """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse what are none."""
+    """Return `y` as class numbers below `n_classes`, ``(n,) int64``; refuse anything else."""
     classes = whole_numbers("y", y, "pass the class of each row: numpy.unique(y, return_inverse=True)[1]", "iub")
     if len(classes) == 0:
         raise ArgumentError("y must be a one-dimensional, non-empty array of classes; pass the class of each row")

@@ -1,1 +1,1 @@
-"""Which rows are in batch k of an epoch: pure index arithmetic."""
+"""Plans: the rows of batch k of an epoch, by index arithmetic only."""

@@ -1,13 +1,13 @@
-"""Shuffled orders of many sets at once, each entry of each computed on its own.
+"""Shuffled orders of many sets at once; each entry is computed on its own.
 
-A batch with rows of a thousand classes, each in an order of its own, takes one call of NumPy here, not a thousand.
+A batch with rows of a thousand classes, each in its own order, takes one call of NumPy here, not a thousand.
 
-The permutation is a Feistel network on pairs of numbers (left, right) below (a, b), where a is the root of the size
-rounded up and b the least even number for which a·b is enough; halves are added modulo a and b in place of the
-exclusive or. Values that fall outside the size are walked on until they fall inside (both from Black and Rogaway,
-"Ciphers with arbitrary finite domains", CT-RSA 2002). So it works for any size, down to one, with few walks. It is a
-bijection whatever the round function is, and like :mod:`~batchup_ng.sampling.plans.permutation` it is for shuffling,
-not for secrets.
+The permutation is a Feistel network on pairs of numbers (left, right) below (a, b). a is the root of the size, rounded
+up; b is the least even number with a·b not below the size. Halves are added modulo a and b, instead of exclusive or. A
+value outside the size goes through the network again until it is inside. Both ideas are from Black and Rogaway,
+"Ciphers with arbitrary finite domains", CT-RSA 2002. So the network works for any size, down to one, with few repeats.
+It is a bijection for any round function. Like :mod:`~batchup_ng.sampling.plans.permutation` it is for shuffling, not
+for secrets.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ ROUNDS = 12
 """Half-rounds of the network."""
 
 SMALL = 64
-"""Below this size a network of so few rounds makes some orders likelier than others: there it is gone through twice."""
+"""Below this size so few rounds make some orders likelier than others: places go through the network twice."""
 
 _ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1)) & ((1 << 64) - 1)) for i in range(2 * ROUNDS)]
 _HALF = np.uint64(32)
 
 
 def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return where each place is sent by the permutation that belongs to its size and its key: ``(n,) int64``.
+    """Return the image of each place under the permutation for its size and its key: ``(n,) int64``.
 
     Args:
         places: ``(n,) int64``, each in [0, its size).
-        sizes: ``(n,) int64``, at least 1, at most 2^62, so that halves fit 32 bits.
+        sizes: ``(n,) int64``, at least 1, at most 2^62: halves must fit 32 bits.
         keys: ``(n,) uint64``.
 
     Raises:
-        IndexError: a place is beyond its size, and would never be sent inside, or a size is too large.
+        IndexError: a size is too large, or a place is beyond its size; the network might never send it inside.
     """
-    wide = sizes.astype(np.uint64)  # in which what is negative is huge
+    wide = sizes.astype(np.uint64)  # makes negative numbers huge
     if bool(((places.astype(np.uint64) >= wide) | (wide > LONGEST)).any()):
         raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LONGEST}")
     a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     b = (wide + a - np.uint64(1)) // a
-    b += b & np.uint64(1)  # with both odd there would be even permutations only
+    b += b & np.uint64(1)  # if both were odd, all permutations would be even
     values = _permuted(places.astype(np.uint64), wide, a, b, keys, 0)
     small = np.flatnonzero(sizes < SMALL)
     if len(small):
@@ -82,4 +82,4 @@ def _added(half: np.ndarray, other: np.ndarray, below: np.ndarray, keys: np.ndar
     x *= below
     x >>= _HALF
     x += half
-    return np.asarray(np.minimum(x, x - below))  # of which the second is huge where there was nothing to take away
+    return np.asarray(np.minimum(x, x - below))  # x - below wraps to a huge number if x is the smaller

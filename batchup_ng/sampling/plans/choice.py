@@ -1,4 +1,4 @@
-"""Which of several sources each batch comes from, where the order is a function of seed and epoch."""
+"""Plans of a choice among several sources, with an order that is a function of seed and epoch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .rows import ChoiceBatch, RowPlan, Sizes
 
 
 class RoundRobinPlan(RowPlan):
-    """A batch of each source in turn, in an order that `key` shuffles in each round, up to the turn of one that has
-    none left.
+    """One batch of each source a round, in an order that `key` shuffles each round. The plan ends at the turn of a
+    source with no batch left.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
@@ -47,8 +47,8 @@ class RoundRobinPlan(RowPlan):
 
 
 class StratifiedPlan(RowPlan):
-    """All batches of all sources, which all end: shuffled by `key`, or, without, each source spread evenly over the
-    epoch, by a table of 8 bytes a batch.
+    """All batches of all sources, which must all end: shuffled by `key`. Without a key, each source is spread evenly
+    over the epoch, by a table of 8 bytes a batch.
     """
 
     def __init__(self, parts: tuple[RowPlan, ...], key: OrderKey | None) -> None:
@@ -77,7 +77,7 @@ class StratifiedPlan(RowPlan):
 
 
 def _joint_sizes(parts: Sequence[RowPlan], number_of: Callable[[int, int], int], n_batches: float) -> Sizes | None:
-    """Return how many samples the batches of several sources have; `number_of` tells where a batch of one stands."""
+    """Return the samples of the batches of several sources; `number_of` gives the place of a source's own batch."""
     each = [part.sizes for part in parts]
     known = [one for one in each if one is not None]
     if len(known) < len(each) or len({one.usual for one in known}) > 1:
@@ -89,14 +89,14 @@ def _joint_sizes(parts: Sequence[RowPlan], number_of: Callable[[int, int], int],
 def even_order(counts: list[int]) -> np.ndarray:
     """Return the order of the batches of several sources that spreads each source evenly: ``(sum(counts),) int``.
 
-    Batches are numbered source after source; those of the sources with fewer batches are spaced out over the epoch.
-    The order is BatchUp's for its stratified choice, up to some million batches, where the rounding errors that it
-    adds up move a batch by a place.
+    Batches are numbered source after source. Sources with fewer batches are spaced out over the epoch. Up to some
+    million batches, the order is BatchUp's for its stratified choice; beyond, the accumulated rounding errors of
+    BatchUp move a batch by a place.
 
     >>> even_order([4, 2]).tolist()
     [0, 4, 1, 2, 5, 3]
     """
     most = max(counts, default=0)
-    # Batch j of n is due in the first of `most` rounds, t, with t * n / most >= j.
+    # Batch j of n is due in the first round t of `most` with t * n / most >= j.
     due = [-(-np.arange(n, dtype=np.int64) * most // n) for n in counts if n]
-    return np.argsort(np.concatenate([*due, np.arange(0)]), kind="stable")  # sources in turn within a round
+    return np.argsort(np.concatenate([*due, np.arange(0)]), kind="stable")  # by source within a round

@@ -1,12 +1,12 @@
-"""The plan of an epoch: which rows, drawn with which key, make up batch k.
+"""The plan of an epoch: the rows and the random key of batch k.
 
-A plan is index arithmetic only. It has a length, where the epoch ends, and random access: ``plan[k]`` needs no
-``plan[0..k-1]``. It is a rank's part of the epoch, from where it goes on.
+A plan is index arithmetic only. It has a length, if the epoch ends, and random access: ``plan[k]`` needs no
+``plan[0..k-1]``. It covers one rank's part of the epoch, from the point where the epoch goes on.
 
 The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its rows. If they are one sequence of samples,
-a :class:`SamplesPlan` cuts batches from it. If batches are what is in order, as those of a choice of sources, a
-:class:`BatchesPlan` numbers them; a :class:`DrawnPlan` does so where the order is drawn from a generator with a state,
-batch after batch, exactly when BatchUp would have drawn it.
+a :class:`SamplesPlan` cuts batches from it. If it orders whole batches, such as for a choice of sources, a
+:class:`BatchesPlan` numbers them. If the order is drawn from a generator with a state, a :class:`DrawnPlan` draws batch
+after batch, exactly when BatchUp would have drawn it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .rows import ListedPlan, RowPlan, count_batches, map_rows, same_form, take_
 from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000
-"""How far another row is looked for where an epoch has no end: so many samples ahead; so many batches back where the
-plan only knows what was drawn lately."""
+"""Range of the search for another row: in an endless epoch, so many samples ahead, or so many batches back if the plan
+orders whole batches. A drawn plan always searches so many batches back."""
 
 
 class PlannedBatch(NamedTuple):
-    """What a worker needs to make a batch.
+    """A batch of a plan, for a worker to make.
 
     Attributes:
-        number: Number of the batch among those of its epoch that this process hands out.
+        number: Number of the batch among the batches of its epoch that this process hands out.
         rows: Row numbers: ``(n,) int``, or a nest of such arrays.
-        key: Names the randomness of the batch.
+        key: Key of the random numbers of the batch.
     """
 
     number: int
@@ -49,14 +49,14 @@ class BatchPlan:
 
     Attributes:
         rows: The rows of the epoch of a world of one.
-        batch_size: Samples of a batch, or how many positions it takes in the stream.
+        batch_size: Samples of a batch, or the number of positions that it takes in the stream.
         seed: Seed of the keys.
         epoch: Number of the epoch.
-        drop_last: Whether to leave out last batches that are not whole, or those of rounds that are not.
-        shard: Whose part of it; ``"error"`` in it refuses an end that cannot be shared out evenly.
-        start: From where on.
-        first: The number of the batch that iteration begins with; those before it were handed out in an earlier run.
-        n_batches: The number of batches, an int or ``math.inf``, for which ``len`` raises ``TypeError``.
+        drop_last: Whether to leave out a last batch or a last round of batches that is not whole.
+        shard: The rank's part; ``"error"`` in it refuses an end that cannot be shared out evenly.
+        start: How far the epoch was handed out before.
+        first: Number of the first batch of the iteration; an earlier run handed out the batches before it.
+        n_batches: The number of batches, an int or ``math.inf``; ``len`` raises ``TypeError`` for ``math.inf``.
     """
 
     rows: RowPlan
@@ -70,14 +70,14 @@ class BatchPlan:
     n_batches: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out how many batches there are."""
+        """Compute the number of batches."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of epoch {self.epoch}>"
 
     def __len__(self) -> int:
-        if self.n_batches > sys.maxsize:  # infinite, or more than len() can say
+        if self.n_batches > sys.maxsize:  # infinite, or more than len() can return
             raise TypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take(source, n)")
         return int(self.n_batches)
 
@@ -99,19 +99,19 @@ class BatchPlan:
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def reached(self, number: int) -> Reached:
-        """Return how far the epoch is when all ranks have handed out the batches before `number`."""
+        """Return the progress of the epoch when all ranks have handed out the batches before `number`."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
-        """Return the rows of one other sample of the epoch, to stand in for that at `place` of a batch.
+        """Return the rows of another sample of the epoch, to replace the sample at `place` of a batch.
 
-        It is picked by `draw` (64 bits); None if that picks none.
+        `draw` (64 bits) picks it; None if that picks none.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
 class SamplesPlan(BatchPlan):
-    """A plan of an epoch that is one sequence of samples: it may be cut into batches anywhere."""
+    """A plan of an epoch that is one sequence of samples: it can be cut into batches anywhere."""
 
     def __post_init__(self) -> None:
         assert self.rows.n_samples is not None
@@ -143,18 +143,18 @@ class SamplesPlan(BatchPlan):
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
-        # Without an end: one of those before and soon after the sample, whatever batch it is in.
+        # In an endless epoch: a sample before or soon after this one, in any batch.
         at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
         return self.rows.rows_between(at, at + 1)
 
 
 class BatchesPlan(BatchPlan):
-    """A plan of an epoch that can only be cut into the batches that it has."""
+    """A plan of an epoch that can only be cut into its own batches."""
 
     def __post_init__(self) -> None:
         begun, world = self.start.batches, self.shard.world
         self.first = begun // world
-        self._end: float | None = None  # of a part; the whole epoch may have to be counted, and is so when needed
+        self._end: float | None = None  # of a part; None for the whole epoch, which is counted only when needed
         if world > 1 or self.start != START:
             left_out = self.drop_last and world > 1
             whole, last = shares(self.rows.n_batches, begun, 1, self.shard, left_out, "batches")
@@ -182,7 +182,7 @@ class BatchesPlan(BatchPlan):
         return Reached(min(batches * self.batch_size, (1 << 63) - 1), batches)
 
     def _others(self, own: int) -> range:
-        """Return the batches among which to look for another sample than one of batch `own`."""
+        """Return the batches to search for a replacement of a sample of batch `own`."""
         n = self.rows.n_batches
         return range(max(0, own - NEAR), own + 1) if n == math.inf else range(int(n))
 
@@ -197,7 +197,7 @@ class BatchesPlan(BatchPlan):
 
 
 class DrawnPlan(BatchesPlan):
-    """A plan whose order is drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
+    """A plan with an order drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
 
     rows: ListedPlan
 
@@ -207,4 +207,4 @@ class DrawnPlan(BatchesPlan):
         return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))
 
     def _others(self, own: int) -> range:
-        return range(max(0, own - NEAR), own + 1)  # up to `own`, batches were drawn in any case
+        return range(max(0, own - NEAR), own + 1)  # batches up to `own` were drawn in any case

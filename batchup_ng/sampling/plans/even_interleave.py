@@ -1,4 +1,4 @@
-"""Classes spread evenly over an epoch, of which any stretch can be computed on its own."""
+"""An order with classes spread evenly over an epoch; any stretch of it can be computed on its own."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ... import randomness
 from .permutation import keyed_permutation
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""The number whose multiples, modulo 1, lie most evenly."""
+"""The number with the most evenly spaced multiples, modulo 1."""
 
 SLICE = 16_384
-"""Members that are put in order at a time, about."""
+"""Approximate number of members put in order at a time."""
 
 KEPT = 4
-"""How many of the latest slices are kept."""
+"""Slices to keep: the latest ones."""
 
 Made = TypeVar("Made")
 
 
 def latest(known: dict[int, Made], key: int, most: int, make: Callable[[], Made]) -> Made:
-    """Return what is known for `key`, else make it; `most` of the latest are kept. Two threads may both make one."""
+    """Return the known value for `key`, else make it; keeps the `most` latest. Two threads may both make one."""
     if (found := known.get(key)) is not None:
         return found
     made = known[key] = make()
@@ -35,18 +35,18 @@ def latest(known: dict[int, Made], key: int, most: int, make: Callable[[], Made]
 
 
 class Spread:
-    """An order of the members of several classes, ``sizes`` of each, in which each class is spread evenly.
+    """An order of the members of several classes, ``sizes`` of each, with each class spread evenly.
 
-    Time goes round from 0 to 1, again and again. Of a class of m members, the k-th has its place at
-    ``(k + phase) / m``, with a phase in [0, 1) of the class's own; the order is that of the times, begun anywhere.
+    Time runs from 0 to 1, again and again. In a class of m members, the k-th stands at time ``(k + phase) / m``; each
+    class has its own phase in [0, 1). Members come in the order of their times, starting anywhere.
 
-    In a stretch of time t there are then less than one more or fewer members of a class than m·t. A stretch of n
-    members in a row lasts a time t for which n is the sum of these counts. So of C classes, one with the share p has
-    among them n·p, give or take less than ``(1 - p) + p·(C - 1)``, mostly far less: classes of one size have multiples
-    of the golden section as phases, which lie evenly in [0, 1). It holds across the seam of two rounds too.
+    A stretch of time t has m·t members of a class, give or take less than one. A stretch of n members in a row lasts
+    the time t at which these counts sum to n. So with C classes, it has n·p members of a class with the share p, give
+    or take less than ``(1 - p) + p·(C - 1)``, mostly far less: the phases of classes of one size are multiples of the
+    golden section, which lie evenly in [0, 1). This holds across the seam of two rounds too.
 
-    Time is cut into slices of about :data:`SLICE` members, or one for each class, which are put in order when they are
-    first asked for. Safe to use from several threads.
+    Time is cut into slices of about :data:`SLICE` members, or of one for each class if those are more. Each slice is
+    put in order on first use. Safe to use from several threads.
     """
 
     def __init__(self, sizes: np.ndarray, word: int) -> None:
@@ -63,7 +63,7 @@ class Spread:
         self._slices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class of each place and which of its members stands there, by number: ``(n,) int64`` each."""
+        """Return the class of each place and the number of the member there: ``(n,) int64`` each."""
         classes, members = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
         turned = (places + self._begin) % self._total
         slices = np.searchsorted(self._starts, turned, side="right") - 1
@@ -75,7 +75,7 @@ class Spread:
         return classes, members
 
     def _begun(self, number: int) -> np.ndarray:
-        """Return how many members of each class have their place before that slice."""
+        """Return how many members of each class stand before that slice."""
         if number == self._n_slices:
             return self._sizes
         return np.ceil(self._sizes * (number / self._n_slices) - self._phases).astype(np.int64)

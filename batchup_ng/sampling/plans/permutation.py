@@ -1,17 +1,17 @@
-"""A shuffled order of n positions of which any part can be computed on its own, in constant memory.
+"""A shuffled order of n positions. Any part of it can be computed on its own, in constant memory.
 
 Up to :data:`SMALL` positions the permutation is a table, the order of as many random words. Above, it is a Feistel
-network over pairs (left, right), where right has half of the bits of n and left is below n / 2^bits, rounded up; it
-adds to one half a function of the other, in turns, modulo the size of the left half, by exclusive or to the right
-one. That permutes the pairs whatever the function is. The few numbers that are not below n, fewer than one in 64, are
-sent through the network again until they are: "generalised Feistel" and "cycle walking" of Black and Rogaway, "Ciphers
-with arbitrary finite domains" (CT-RSA 2002).
+network over pairs (left, right): right has half of the bits of n, and left is below n / 2^bits, rounded up. The rounds
+change the halves alternately, by a function of the other half: left by a sum modulo its size, right by exclusive or.
+That permutes the pairs for any function. A few results, fewer than one in 64, are not below n: they go through the
+network again until they are. Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002), call this
+"generalised Feistel" and "cycle walking".
 
-The function of a half adds the key of the round, multiplies, mixes and multiplies by the two constants of SplitMix64,
-then keeps the upper bits, since lower bits of a product depend on nothing above them. To the left half these are scaled
-to its size by a product of which, again, the upper part is kept.
+The function adds the key of the round to a half, multiplies, mixes and multiplies by the two constants of SplitMix64.
+It keeps the upper bits of the product, since lower bits depend on nothing above them. For the left half it scales them
+to the size of that half, again by the upper part of a product.
 
-docs/design.md says what that gives and what it does not, with the literature;
+docs/design.md says what the network guarantees and what it does not, with the literature;
 ``tests/sampling/plans/test_permutation_statistics.py`` counts it. The values never change: a saved epoch goes on with
 the same order in a later release. A test holds some of them.
 """
@@ -29,13 +29,13 @@ SMALL = 4096
 """Up to this many positions, 32 kB, the permutation is kept as a table."""
 
 LONGEST = 1 << 62
-"""The most positions, so that neither a half nor a sum of positions leaves 63 bits."""
+"""The most positions: neither a half nor a sum of positions then leaves 63 bits."""
 
 ROUNDS = 8
 """Rounds of the network, four for each half."""
 
 CHUNK = 8192
-"""Positions that are computed at a time, so that the five arrays that take part stay in a processor's cache (L2)."""
+"""Positions computed at a time: the five arrays of a step then stay in a processor's cache (L2)."""
 
 SOME = 256
 """Neighbouring places that :func:`sent_to` computes together."""
@@ -50,7 +50,7 @@ def keyed_permutation(n: int, key: int) -> KeyedPermutation:
 
 
 def check_length(name: str, length: int) -> None:
-    """Raise :class:`ArgumentError` if `length` is negative, or above :data:`LONGEST`: too long to be permuted."""
+    """Raise :class:`ArgumentError` if `length` is negative or above :data:`LONGEST`, the most that can be permuted."""
     if length < 0:
         raise ArgumentError(f"{name} must not be negative, and is {length}; pass the number of rows")
     if length > LONGEST:
@@ -58,7 +58,7 @@ def check_length(name: str, length: int) -> None:
 
 
 class KeyedPermutation:
-    """The permutation of [0, n) that belongs to a key.
+    """The permutation of [0, n) for one key.
 
     Safe to use from several threads.
 
@@ -76,7 +76,7 @@ class KeyedPermutation:
         self.n = n
         self._table: np.ndarray | None = None
         if n <= SMALL:
-            # By random keys, not by a generator's method: of these NumPy promises the distribution, not the stream.
+            # By random keys: for a generator's methods NumPy promises the distribution, not the stream.
             self._table = np.argsort(randomness.words_at(key, np.arange(n, dtype=np.int64)), kind="stable")
             return
         right_bits = (n - 1).bit_length() // 2
@@ -87,10 +87,10 @@ class KeyedPermutation:
         self._keys = [np.uint64(randomness.word("round", key, i)) for i in range(rounds)]
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
-        """Return where `positions` (``(m,) int64``, in [0, n)) are sent: ``(m,) int64``.
+        """Return the images of `positions` (``(m,) int64``, in [0, n)): ``(m,) int64``.
 
         Raises:
-            IndexError: one is out of range: it might never be sent inside.
+            IndexError: a position is out of range; the network might never send it inside.
         """
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.n:
             raise IndexError(
@@ -114,7 +114,7 @@ class KeyedPermutation:
         return int(values[0])
 
     def _walked(self, values: np.ndarray) -> np.ndarray:
-        """Return where `values` (uint64) are sent; writes into them."""
+        """Return the images of `values` (uint64); writes into `values`."""
         self._network(values)
         outside = np.flatnonzero(values >= self.n)
         while len(outside):
@@ -134,7 +134,7 @@ class KeyedPermutation:
             word *= self._left_size
             word >>= _HALF_WORD
             left += word
-            # The sum is below twice the size. Where it is below the size, the difference wraps to a huge number.
+            # The sum is below twice the size. If it is below the size, the difference wraps to a huge number.
             np.subtract(left, self._left_size, out=word)
             np.minimum(left, word, out=left)
             _mix(left, to_right, word, spare)
@@ -158,9 +158,9 @@ class KeyedPermutation:
 
 
 def sent_to(n: int, key: int, place: int) -> int:
-    """Return where one place is sent by the permutation of `n` positions that belongs to `key` (64 bits).
+    """Return the image of one place under the permutation of `n` positions that belongs to `key` (64 bits).
 
-    Its neighbours are computed with it, and kept, so that asking for one place after another is cheap.
+    Computes and keeps its neighbours too: asking for one place after another is cheap.
     """
     block, within = divmod(place, SOME)
     return int(_some(n, key, block)[within])
@@ -172,7 +172,7 @@ def _some(n: int, key: int, block: int) -> np.ndarray:
 
 
 def _mix(half: np.ndarray, key: np.uint64, word: np.ndarray, spare: np.ndarray) -> None:
-    """Write into `word` 64 bits for each of `half` of which the upper ones depend on all of it and on `key`."""
+    """Write 64 bits into `word` for each of `half`; the upper bits depend on all of the half and on `key`."""
     np.add(half, key, out=word)
     word *= np.uint64(0xBF58476D1CE4E5B9)
     np.right_shift(word, _HALF_WORD, out=spare)

@@ -1,8 +1,8 @@
 """The rows of each batch at one node of the graph of sources, as a function of the batch's number.
 
-The rows of a batch are a 1-D integer array, or, for sources made of others, a nest of them: a tuple for a
-composite, a :class:`ChoiceBatch` for a choice. A plan either cuts batches from one sequence of samples
-(:class:`SequencePlan`), which may be cut anywhere, or has batches in an order, which stay whole.
+The rows of a batch are a 1-D integer array. Sources made of others have a nest of arrays: a tuple for a composite, a
+:class:`ChoiceBatch` for a choice. A plan of one sequence of samples (:class:`SequencePlan`) can be cut into batches
+anywhere. Other plans order whole batches.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from ...errors import ArgumentError, ArgumentTypeError
 from ...randomness import OrderKey
 
 FIRST_BLOCK = 1024
-"""Positions of a shuffled order that are computed at first; then twice as many each time, up to the sampler's block."""
+"""Positions of a shuffled order in the first block. Each later one is twice as long, up to the sampler's block."""
 
 EMPTY = 1000
-"""Epochs without a batch, one after the other, after which an endless repeat is refused."""
+"""Epochs in a row without a batch at which an endless repeat is refused."""
 
 REMEMBERED = 4096
-"""How many of the latest batches of an endless drawn epoch can be given again."""
+"""Latest batches of an endless drawn epoch that can be given again."""
 
 
 class ChoiceBatch(NamedTuple):
-    """The rows of a batch that comes whole from one of several sources."""
+    """The rows of a batch that comes whole from one source of several."""
 
     sample_indices: Any
     ds_index: int
 
 
 class Sizes(NamedTuple):
-    """How many samples the batches of a plan have: `usual`, and of the few that have another number, `others`.
+    """The numbers of samples in the batches of a plan: the `usual` number, and `others` for the few exceptions.
 
-    These are by number of the batch: the samples of the shortest part of its rows, and those of the first.
+    `others` maps the number of a batch to the samples of the shortest part of its rows and of the first part.
     """
 
     usual: int
@@ -48,21 +48,21 @@ class Sizes(NamedTuple):
 
 
 class RowPlan:
-    """The rows of each batch at one node: the base class of all plans, and of that of a sampler of one's own.
+    """The rows of each batch at one node: the base class of all plans, also for a sampler of your own.
 
     Attributes:
         n_batches: Number of batches: an int, or ``math.inf``.
-        n_samples: Number of samples, an int or ``math.inf``, if they are one sequence that may be cut into batches
-            anywhere; None if batches are what is in order, as here.
+        n_samples: Number of samples, an int or ``math.inf``, if they are one sequence that can be cut into batches
+            anywhere; None, the default, if the plan orders whole batches.
     """
 
     n_batches: float
     n_samples: float | None = None
     sizes: Sizes | None = None
-    """How many samples batches have, where that is known without making their rows, as it is not here."""
+    """The sizes of batches, if known without making their rows; None, the default, if not."""
 
     def samples_before(self, number: int) -> int:
-        """Return how many samples the batches before that number have."""
+        """Return how many samples the batches before `number` have."""
         if self.sizes is not None:
             usual, others = self.sizes
             return number * usual - sum(usual - first for other, (_, first) in others.items() if other < number)
@@ -72,7 +72,7 @@ class RowPlan:
         return counted[number]
 
     def batches_until(self, n_samples: int) -> int:
-        """Return how many batches it takes to have so many samples; all, where there are fewer."""
+        """Return how many batches hold the first `n_samples`, or all batches if there are fewer samples."""
         if self.sizes is not None:
             usual, others = self.sizes
             most = int(min(self.n_batches, -(-n_samples // usual) + len(others)))
@@ -83,17 +83,17 @@ class RowPlan:
         return number
 
     def rows(self, number: int) -> Any:
-        """Return the rows of that batch; `number` is in range."""
+        """Return the rows of batch `number`, which must be in range."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def rows_between(self, start: int, stop: int) -> Any:
-        """Return the rows from one position to another, both in range, of samples that are one sequence."""
+        """Return the rows from one position to another, both in range, if the samples are one sequence."""
         raise TypeError("the samples of this plan are no sequence that may be cut anywhere; ask for its batches")
 
 
 class SequencePlan(RowPlan):
-    """Batches of `batch_size` samples cut from one sequence of `n_samples`, an int or ``math.inf``; `between` returns
-    the rows from one position to another, where a subclass does not.
+    """Batches of `batch_size` samples cut from one sequence of `n_samples`, an int or ``math.inf``. `between` returns
+    the rows from one position to another; a subclass may define ``rows_between`` instead.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SequencePlan(RowPlan):
         self.n_batches = count_batches(n_samples, batch_size, drop_last)
         self._n_short = 0 if drop_last or n_samples == math.inf else int(n_samples) % batch_size
         if between is not None:
-            vars(self)["rows_between"] = between  # which spares a call a batch
+            vars(self)["rows_between"] = between  # saves a call a batch
 
     @property
     def sizes(self) -> Sizes:  # type: ignore[override]
@@ -117,12 +117,12 @@ class SequencePlan(RowPlan):
 
 
 class SamplerPlan(SequencePlan):
-    """The rows of a source that has a random-access sampler, in the order that `key` names; None is in order.
+    """The rows of a source with a random-access sampler, in the order that `key` names; None means in order.
 
-    The order is computed for a block of positions at a time, of which the latest is kept: its batches share the fixed
-    cost of NumPy's calls. The first blocks are small, so that the first batch comes soon. Random access, as a shuffled
-    choice needs it, computes only the requested rows, unless the whole order is one block. Two threads may both compute
-    a block; each uses its own.
+    The order is computed one block of positions at a time, and the latest block is kept: its batches share the fixed
+    cost of NumPy's calls. The first blocks are small to make the first batch soon. Random access, which a shuffled
+    choice needs, computes only the requested rows, unless the whole order is one block. Two threads may both compute a
+    block; each uses its own.
     """
 
     def __init__(self, sampler: Any, batch_size: int, key: OrderKey | None, drop_last: bool) -> None:
@@ -136,7 +136,7 @@ class SamplerPlan(SequencePlan):
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         first, end, rows = self._block
         if not first <= start <= stop <= end:
-            if not end or start == self._jumped or first <= start <= 2 * end - first:  # one rank of several skips some
+            if not end or start == self._jumped or first <= start <= 2 * end - first:  # a rank among several skips some
                 first, end = start, int(min(max(start + self._size, stop), self._total))
                 self._size = min(2 * self._size, self._sampler.block)
             else:
@@ -157,13 +157,13 @@ class SamplerPlan(SequencePlan):
             )
         if rows.dtype.kind not in "iu" and len(rows):
             raise ArgumentTypeError(f"{name} must return row numbers, an integer array, not {rows.dtype}")
-        return np.asarray(read_only(rows))  # it will be handed out again
+        return np.asarray(read_only(rows))  # they will be handed out again
 
 
 def side_by_side(parts: Sequence[RowPlan], trim: bool, batch_size: int, drop_last: bool) -> RowPlan:
-    """Return the rows of several sources side by side, up to the end of the first of them.
+    """Return the rows of several sources side by side, up to the end of the shortest source.
 
-    If `trim`, batches are cut to the shortest of the parts. The other arguments are those of :class:`SequencePlan`.
+    If `trim`, batches are cut to the shortest of the parts. Other arguments: see :class:`SequencePlan`.
     """
     known = [part.n_samples for part in parts if part.n_samples is not None]
     if len(known) < len(parts) or not (trim or len(set(known)) == 1):
@@ -202,7 +202,7 @@ class _TogetherPlan(RowPlan):
 
 
 def first_samples(part: RowPlan, batch_size: int, n_samples: int, drop_last: bool) -> RowPlan:
-    """Return the first `n_samples` samples of a plan, whose batch size and `drop_last` are given again."""
+    """Return the first `n_samples` samples of a plan; `batch_size` and `drop_last` must match the plan."""
     if part.n_samples is None:
         return _FirstBatches(part, n_samples, drop_last)
     return SequencePlan(min(part.n_samples, n_samples), batch_size, drop_last, part.rows_between)
@@ -217,7 +217,7 @@ class _FirstBatches(RowPlan):
         self._drop_last = drop_last
 
     @functools.cached_property
-    def n_batches(self) -> float:  # type: ignore[override]  # found when it is needed
+    def n_batches(self) -> float:  # type: ignore[override]  # computed on first use
         number = self._part.batches_until(self._n_samples)
         return number - (self._drop_last and self._part.samples_before(number) > self._n_samples)
 
@@ -244,10 +244,10 @@ class _FirstBatches(RowPlan):
 
 
 class RoundsPlan(RowPlan):
-    """So many plans one after the other, -1 without end, each made when it is first needed.
+    """`rounds` plans one after the other, -1 without end, each made on first use.
 
-    `n_each` is the number of batches of each; None if they may differ: then a batch is found by counting the rounds up
-    to it, of which 1000 in a row without any are refused.
+    `n_each` is the number of batches of each plan; None if they may differ. Then a batch is found by counting the
+    rounds up to it, and an endless plan refuses 1000 rounds in a row without a batch.
     """
 
     def __init__(self, make: Callable[[int], RowPlan], rounds: int, n_each: float | None) -> None:
@@ -258,7 +258,7 @@ class RoundsPlan(RowPlan):
         self._samples = [0]  # before each round
 
     @functools.cached_property
-    def n_batches(self) -> float:  # type: ignore[override]  # counted when it is needed
+    def n_batches(self) -> float:  # type: ignore[override]  # counted on first use
         if self._n_each == 0:
             return 0
         if self._rounds == -1:
@@ -309,7 +309,7 @@ class RoundsPlan(RowPlan):
         return self._ends[which]
 
     def _samples_of(self, which: int) -> int:
-        """Return how many samples the rounds before that one have."""
+        """Return how many samples the rounds before round `which` have."""
         while len(self._samples) <= which:
             before = self._make(len(self._samples) - 1)
             self._samples.append(self._samples[-1] + before.samples_before(int(before.n_batches)))
@@ -317,10 +317,10 @@ class RoundsPlan(RowPlan):
 
 
 class ListedPlan(RowPlan):
-    """Batches of which an iterator gives the rows, drawn as far as they are needed.
+    """Batches with rows from an iterator, drawn as needed.
 
-    If the epoch ends all are remembered, else the latest :data:`REMEMBERED`. Safe to use from several threads. Where
-    the number of batches is not given, `count` tells it, or drawing all of them.
+    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED`. Without `n_batches`, `count`
+    counts the batches; without `count`, all are drawn. Safe to use from several threads.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ class ListedPlan(RowPlan):
         self._lock = threading.Lock()
 
     @property
-    def n_batches(self) -> float:  # type: ignore[override]  # read when it is needed, for it may have to be counted
+    def n_batches(self) -> float:  # type: ignore[override]  # read on first use, because counting may be needed
         if self.told is None and self._count is not None:
             self.told = self._count()
         while self.told is None:
@@ -343,7 +343,7 @@ class ListedPlan(RowPlan):
         return self.told
 
     def has(self, number: int) -> bool:
-        """Return whether there is a batch of that number; draws the batches up to it."""
+        """Return whether there is a batch `number`; draws the batches up to it."""
         with self._lock:
             return self._drawn_to(number)
 
@@ -371,16 +371,16 @@ class ListedPlan(RowPlan):
 
 
 def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
-    """Return the number of batches that `n_samples` make: an int, or ``math.inf``."""
+    """Return the number of batches of `n_samples`: an int, or ``math.inf``."""
     if n_samples == math.inf:
         return math.inf
     return int(n_samples) // batch_size if drop_last else -(-int(n_samples) // batch_size)
 
 
 def map_rows(fn: Callable[..., Any], rows: Any, *others: Any) -> Any:
-    """Return the rows of a batch, which may be a nest, with `fn` applied to each array.
+    """Return the rows of a batch, perhaps a nest, with `fn` applied to each array.
 
-    `fn` is called with the arrays at the same place in `others` too, which are nests of the same form.
+    `fn` also gets the arrays at the same place in `others`, nests of the same form.
     """
     if isinstance(rows, ChoiceBatch):
         return ChoiceBatch(map_rows(fn, *[each.sample_indices for each in (rows, *others)]), rows.ds_index)
@@ -395,17 +395,17 @@ def first_rows(rows: Any, n: int) -> Any:
 
 
 def take_rows(rows: Any, offsets: np.ndarray) -> Any:
-    """Return those of the rows of a batch that stand at `offsets`: ``(n,) int``.
+    """Return the rows of a batch at `offsets`: ``(n,) int``.
 
-    A part that is shorter than the others gives those that it has.
+    A part that is shorter than the others gives only the rows that it has.
     """
     return map_rows(lambda leaf: np.asarray(leaf)[offsets[offsets < len(leaf)]], rows)
 
 
 def read_only(rows: Any) -> Any:
-    """Return the rows of a batch such that code which reads them cannot change them.
+    """Return the rows of a batch as arrays that cannot be written to.
 
-    Several columns are read by the same rows: one that sorted them in place would give the others other samples.
+    All columns are read by the same rows: an accessor that sorts them in place would misalign the other columns.
     """
     if isinstance(rows, np.ndarray):
         if rows.flags.writeable:
@@ -416,7 +416,7 @@ def read_only(rows: Any) -> Any:
 
 
 def put_rows(rows: Any, place: int, row: Any) -> Any:
-    """Return the rows of a batch with those of one other sample, a nest like them, at `place`."""
+    """Return the rows of a batch with the sample at `place` replaced by `row`, a nest of the same form."""
 
     def with_other(leaf: Any, other: Any) -> np.ndarray:
         put: np.ndarray = np.array(leaf)
@@ -427,7 +427,7 @@ def put_rows(rows: Any, place: int, row: Any) -> Any:
 
 
 def one_row(rows: Any) -> Any:
-    """Return the rows of a batch of one sample as plain numbers: an int, a list of a group's, or a nest of them.
+    """Return the rows of a batch of one sample as plain numbers: an int, a list for a group, or a nest of these.
 
     >>> one_row((np.array([3]), ChoiceBatch(np.array([4]), 1)))
     (3, ChoiceBatch(sample_indices=4, ds_index=1))
@@ -436,7 +436,7 @@ def one_row(rows: Any) -> Any:
 
 
 def same_form(rows: Any, others: Any) -> bool:
-    """Return whether the samples of two batches are of the same sources, so that one may stand among the other's."""
+    """Return whether a sample of `others` may replace one of `rows`: both are of the same sources."""
     if isinstance(rows, ChoiceBatch):
         same_source = isinstance(others, ChoiceBatch) and rows.ds_index == others.ds_index
         return same_source and same_form(rows.sample_indices, others.sample_indices)
@@ -446,7 +446,7 @@ def same_form(rows: Any, others: Any) -> bool:
 
 
 def whole_samples(rows: Any) -> tuple[int, int]:
-    """Return how many samples the rows of a batch stand for: of which every part has its row, and of which any has."""
+    """Return how many samples of a batch have a row in every part, and how many have one in any part."""
     if isinstance(rows, np.ndarray):  # nearly all batches
         return len(rows), len(rows)
     lengths: list[int] = []
@@ -455,10 +455,10 @@ def whole_samples(rows: Any) -> tuple[int, int]:
 
 
 def planned_samples(rows: Any, batch: Any) -> int:
-    """Return how many samples were planned for `batch`, made of `rows`, whatever maps made of them; where rows of the
-    user's do not tell, such as a slice, how many it has.
+    """Return how many samples were planned for `batch`, from its `rows`; maps do not change that. If rows of the user's
+    do not say, such as a slice, return the samples of `batch`.
     """
-    if type(rows) is np.ndarray:  # nearly all: 1 µs a batch
+    if type(rows) is np.ndarray:  # nearly always: 1 µs a batch
         return len(rows)
     try:
         return whole_samples(rows)[1]
@@ -467,6 +467,6 @@ def planned_samples(rows: Any, batch: Any) -> int:
 
 
 def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the rows of a composite with every leaf cut to the length of the shortest."""
+    """Return the rows of a composite with every leaf cut to the length of the shortest leaf."""
     shortest, longest = whole_samples(rows)
     return rows if shortest == longest else tuple([first_rows(part, shortest) for part in rows])

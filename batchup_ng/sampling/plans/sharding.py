@@ -1,9 +1,9 @@
-"""Which part of the batches of an epoch is one process's, from where it goes on: arithmetic of batch numbers.
+"""One rank's part of the batches of an epoch, and the place to continue from: arithmetic of batch numbers.
 
-The stream of an epoch is that of a world of one. In a world of W processes, each of which takes batches of B samples,
-global batch k is the positions k·B·W to (k+1)·B·W of that stream, of which rank r takes the r-th B: batch k·W + r of
-the world of one. If an epoch can only be cut into the batches that it has, global batch k is its batches k·W to
-(k+1)·W. What is left at the end is shared out evenly: see :class:`Shard`.
+An epoch has one stream of samples, the same in every world. In a world of W processes with batches of B samples, global
+batch k is the positions k·B·W to (k+1)·B·W of that stream. Rank r takes the r-th B of them: batch k·W + r in a world of
+one. If an epoch can only be cut into its own batches, global batch k is the batches k·W to (k+1)·W. The rest at the end
+is shared out evenly: see :class:`Shard`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import NamedTuple
 from ...errors import ArgumentError
 
 UNEVEN = ("pad", "drop", "error")
-"""What to do about samples at the end that cannot be shared out evenly."""
+"""Options for samples at the end that cannot be shared out evenly."""
 
 
 class Shard(NamedTuple):
-    """The part of one process of several that share the batches of an epoch.
+    """The part of one of several processes that share the batches of an epoch.
 
-    Where the samples left at the end are no multiple of `world`, `uneven` says what to do. ``"pad"``: each rank has as
-    many as the first, the missing ones being the first of the epoch once more. ``"drop"``: the last ``n % world`` are
-    left out. ``"error"``: refuse to begin. With `pad_mask` each batch ends with an array that tells the samples from
-    those that pad.
+    `uneven` applies if the number of samples left at the end is no multiple of `world`. ``"pad"``: each rank gets as
+    many as the first rank; the first samples of the epoch fill the gaps. ``"drop"``: leave out the last ``n % world``.
+    ``"error"``: refuse to begin. With `pad_mask` each batch ends with an array that separates samples from padding.
     """
 
     rank: int = 0
@@ -36,7 +35,7 @@ ALONE = Shard()
 
 
 class Reached(NamedTuple):
-    """How far an epoch was handed out by all ranks together: positions of the stream, batches in a world of one."""
+    """The progress of an epoch, of all ranks together: positions of the stream, batches in a world of one."""
 
     samples: int = 0
     batches: int = 0
@@ -46,11 +45,10 @@ START = Reached()
 
 
 def shares(total: float, reached: int, size: int, shard: Shard, whole_only: bool, unit: str) -> tuple[float, int]:
-    """Return how many rounds there are in which each rank takes `size`, and how much it takes in one more, 0 without
-    one.
+    """Return the number of rounds in which each rank takes `size`, and the share of a rank in one more round, or 0.
 
-    `total` is how much there is, in `unit`, of which `reached` was handed out; with `whole_only` there is no last
-    round. An end that cannot be shared out evenly is an :class:`ArgumentError`, if the shard says so.
+    `total` is the amount in `unit`; `reached` of it was handed out. With `whole_only` there is no last round. If the
+    end cannot be shared out evenly and the shard says ``"error"``, raise :class:`ArgumentError`.
     """
     if total == math.inf:
         return math.inf, 0
