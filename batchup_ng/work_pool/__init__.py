@@ -1,4 +1,4 @@
-"""Who does the work: pools of threads and processes, the work stream, the sources that they make batches for."""
+"""Pools of threads and processes, the work stream, and the sources whose batches the pools make."""
 
 from ..faults.policy import ErrorPolicy
 from .base import AbstractWorkerPool

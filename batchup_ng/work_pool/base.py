@@ -1,13 +1,13 @@
-"""What every pool offers.
+"""The base class of all pools.
 
-A new pool defines ``submit`` and ``_own_pool``, has ``buffers`` and ``processes`` (or ``at_once``), and extends
-``close`` and ``abandon`` if its workers have to be ended; one in other processes has a ``shared_constant`` as well.
-``submit`` heeds every field of a :class:`~.task.Submission`; the ``transport`` of the :class:`~.task.TaskFuture` is one
-of those that ``stats`` counts. While a task runs on a thread of this process ``task.current.future`` is its future, so
-that a map that asks its own iterator for a batch is noticed.
+A new pool defines ``submit`` and ``_own_pool``, and has ``buffers`` and ``processes`` (or ``at_once``). It extends
+``close`` and ``abandon`` if its workers have to be ended. A pool in other processes also has a ``shared_constant``.
+``submit`` obeys every field of a :class:`~.task.Submission`. ``stats`` counts the ``transport`` of the
+:class:`~.task.TaskFuture`. While a task runs on a thread of this process, ``task.current.future`` is its future. By it,
+the iterator notices a map that asks its own iterator for a batch.
 
-Who owns what. A pool owns its workers, which live until ``close``. It does not own the streams that use it: closing
-the pool fails what they still wait for with :class:`~batchup_ng.errors.PoolClosed`.
+Ownership. A pool owns its workers, which live until ``close``. It does not own the streams that use it. After the pool
+is closed, tasks that a stream still waits for fail with :class:`~batchup_ng.errors.PoolClosed`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ ELSEWHERE = {
     **dict.fromkeys(WORKERS, "pass their number as processes="),
     **dict.fromkeys(["multiprocessing_context", "mp_context"], "pass the way to start workers as start_method="),
 }
-"""What to do instead of options of the constructors of other pools."""
+"""The remedy for each constructor option that other pools have."""
 
 OF_POOL = {
     **validation.ELSEWHERE,
     **dict.fromkeys([*WORKERS, "processes"], "the pool has the workers: WorkerProcessPool(n)"),
 }
-"""What to do instead of options of the methods of a pool that others have."""
+"""The remedy for each option that methods of other pools have."""
 
 HOOKS = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer"}
-"""What the library calls, and users do not."""
+"""Methods and attributes for the library, not for users."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
 
@@ -49,17 +49,17 @@ Self = TypeVar("Self", bound="AbstractWorkerPool")
 class AbstractWorkerPool(Pool):
     """Workers that run tasks in the background.
 
-    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``; one that is
-    forgotten ends when it is collected.
+    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``. If the
+    program drops a pool without closing it, the pool ends when the garbage collector finds it.
     """
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
-        """Return a stream of the results of tasks, in order, which starts to fill its buffer now.
+        """Return a stream of the results of tasks, in order. It starts to fill its buffer now.
 
         Args:
             task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
                 The arguments must not change before the result is there.
-            task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
+            task_buffer_size: Number of tasks to keep under way or done, ahead of the consumer.
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
@@ -77,19 +77,19 @@ class AbstractWorkerPool(Pool):
 
         Args:
             ds: A random-access source.
-            batch_buffer_size: The most batches that are under way or done, ahead of the consumer.
-            buffer_bytes: How many bytes these may take; fewer are then made ahead where they are large, one at least.
-                None: a quarter of the memory that is free now, 1 GB at most, but two batches where one fits. Until the
-                first batch has been handed out, no more are made than the workers run, and one.
-            on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample,
+            batch_buffer_size: Largest number of batches under way or done, ahead of the consumer.
+            buffer_bytes: Bytes that these may take. If batches are large, fewer are made ahead, but at least one.
+                None: a quarter of the memory that is free now, at most 1 GB, but two batches if one fits. Before the
+                first batch is delivered, at most as many as the workers run at once, plus one, are in flight.
+            on_error: For samples that cannot be made: ``"raise"`` an error that names the sample,
                 ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
-            timeout: Seconds that a sample may take, beyond which it fails with
-                :class:`~batchup_ng.errors.SampleTimeout`. None: any time, with a warning after half a minute.
+            timeout: Seconds that a sample may take. If it takes longer, it fails with
+                :class:`~batchup_ng.errors.SampleTimeout`. None: no limit, with a warning after half a minute.
 
         Raises:
-            ArgumentError: an option has a value that it cannot have.
-            ArgumentTypeError: `ds` is no source, is not random access, or cannot travel to a worker; an option is of a
-                wrong kind.
+            ArgumentError: an option has a value that is not allowed.
+            ArgumentTypeError: `ds` is no source, is not random access, or cannot be sent to a worker; an option is of
+                a wrong type.
         """
         self.check_open()
         return ParallelDataSource(
@@ -102,12 +102,12 @@ class AbstractWorkerPool(Pool):
     ) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
 
-        This is the way for sources that only stream; those with random access go faster by ``parallel_data_source``.
+        Use this for sources that only stream. ``parallel_data_source`` is faster for sources with random access.
 
         Args:
             source: Any source.
-            batch_buffer_size: The most batches to keep done, ahead of the consumer.
-            buffer_bytes: How many bytes these may take: as for :meth:`parallel_data_source`.
+            batch_buffer_size: Largest number of batches to keep done, ahead of the consumer.
+            buffer_bytes: Bytes that these may take, as for :meth:`parallel_data_source`.
 
         Raises:
             ArgumentError: `batch_buffer_size` or `buffer_bytes` is below 1.
@@ -117,7 +117,7 @@ class AbstractWorkerPool(Pool):
         return PrefetchDataSource(source, batch_buffer_size, self, buffer_bytes=buffer_bytes)
 
     def __dir__(self) -> list[str]:
-        """Return the names that complete with Tab: the user's methods, without the hooks."""
+        """Return the names for completion with Tab: the methods for users, without the hooks."""
         return [name for name in super().__dir__() if name not in HOOKS]
 
     def __repr__(self) -> str:
@@ -146,9 +146,9 @@ class AbstractWorkerPool(Pool):
 
 
 def worker_count(processes: int | None) -> int:
-    """Return the number of workers for `processes`; None is every CPU that this process may use.
+    """Return the number of workers for `processes`. None is the number of CPUs available to this process.
 
-    The limits of containers and of CPU affinity count, as joblib reads them.
+    joblib reads the limits of containers and of CPU affinity.
     """
     if processes is None:
         import joblib  # takes longer to import than the rest of the package

@@ -1,19 +1,19 @@
-"""Which pool suits a piece of work: measured on a few batches of it.
+"""The choice of a pool for a source, measured on a few batches.
 
-What decides is who holds the interpreter's lock. Work that lets it go (copies of arrays, decoding of images, reading of
-files) runs at once in threads, to which nothing has to be sent. Work in Python holds it, so that it needs processes.
-Work of a few microseconds costs less than handing it to another thread or process.
+The share of time with the interpreter's lock decides. Work that releases the lock (copies of arrays, decoding of
+images, reading of files) runs in parallel in threads, and nothing has to be sent to a thread. Work in Python holds the
+lock and needs processes. Work of a few microseconds costs less than handing it to another thread or process.
 
-Work that uses little CPU time mostly waits, without the lock. For other work, the share of time for which the lock
-is held is measured by a second thread that wants it all the time: it waits while it neither runs nor queues for a CPU.
-How long a thread queues stands in ``/proc/thread-self/schedstat`` on Linux. While one of the two queues, nobody knows
-who has the lock, so a busy machine gives bounds of the share; mostly both lie on one side.
+Work that uses little CPU time mostly waits, without the lock. For other work, a second thread measures the share of
+time with the lock held. It always wants the lock, and waits for it while it neither runs nor queues for a CPU. On
+Linux, ``/proc/thread-self/schedstat`` says how long a thread queues. While one of the two threads queues, the holder of
+the lock is unknown. A busy machine therefore gives bounds of the share. Mostly both bounds lead to the same choice.
 
-Processes take time to start, and more to import what the user's code needs. For a short epoch they are not started.
+Processes take time to start, and more to import the modules of the user's code. A short epoch does not start them.
 
-The batches that are tried are the first of the epoch that is about to begin. They are handed out, so that work of
-seconds is not done twice. Only some are made again by the pool: those that warned, for their warnings are to come then,
-and those that drew from the global generators, where the pool leaves these as they are.
+The batches that are tried are the first of the epoch that is about to begin. They are handed out, to avoid doing work
+of seconds twice. The pool makes two kinds of batches again. If a batch warned, its warnings appear then. If a batch
+drew from the global generators, it is made again only where the pool leaves these generators as they are.
 """
 
 from __future__ import annotations
@@ -47,53 +47,53 @@ from .processes.serialization import dumps, load_result
 from .serial import SerialPool
 
 TINY = 100e-6
-"""Seconds below which a batch is made on the consumer's own thread: to hand it over costs as much."""
+"""Seconds. A faster batch is made on the consumer's own thread, because handing it over costs as much."""
 
 SHORT = 300e-6
-"""Seconds below which processes are not worth their start; over so short a time the measure says little, too."""
+"""Seconds. If a batch is faster, processes are not worth their start, and the measurement says little."""
 
 HELD = 0.5
-"""The share of the time of a batch, with the interpreter's lock held, from which on processes are chosen."""
+"""Share of the time of a batch. If the interpreter's lock is held for this share or more, processes are chosen."""
 
 EPOCH = 1.0
-"""Seconds that the batches of an epoch take together below which processes are not worth their start."""
+"""Seconds for all batches of an epoch. For a shorter epoch, processes are not worth their start."""
 
 BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 0.5
-"""How many batches are tried; how often at most, how many shares are enough, and when no other is begun."""
+"""Number of batches to try; most tries; number of shares that is enough; seconds after which no other try begins."""
 
 SLOW = 0.1
-"""Seconds from which on a batch is not made once more because the first takes longer."""
+"""Seconds. A batch that takes this long is not made again to leave out the extra cost of the first call."""
 
 WINDOW = 0.005
-"""Seconds that the threads run beside each other, at least."""
+"""Least number of seconds that the two threads run together."""
 
 QUEUED = 0.1
-"""The share of that time that the threads may queue for a CPU, so that no better measure is waited for."""
+"""Share of that time. If the threads queue for a CPU for no more than this, the measurement is good enough."""
 
 SWITCH = 100e-6
-"""Seconds after which a thread gives the interpreter's lock to one that waits for it, while that is measured. To hand
-it over takes 5 to 10 µs of CPU time without it: at 20 µs, work in Python seemed to hold it for half of the time."""
+"""Seconds until a thread gives the interpreter's lock to a waiting thread, during the measurement. Handing over the
+lock takes 5 to 10 µs of CPU time without it. At 20 µs, work in Python seemed to hold the lock half of the time."""
 
 
 class Choice(NamedTuple):
-    """The pool that suits, ``"serial"``, ``"threads"`` or ``"processes"``, and why."""
+    """The kind of pool, ``"serial"``, ``"threads"`` or ``"processes"``, and the reason."""
 
     kind: str
     why: str
 
 
 class Tried(NamedTuple):
-    """The pool that suits, and the batches that were made to find out."""
+    """The choice, and the batches that were made for the measurement."""
 
     choice: Choice
     made: list[tuple[PlannedBatch, Any]]
 
 
 def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
-    """Return the pool that suits `source`: makes the next batches of an epoch, from a state on, with a copy of it.
+    """Choose the pool for `source`. Make the next batches of an epoch, starting at `state`, with a copy of `source`.
 
-    The copy shares the memory of large arrays, to read only. The generator from which an order is drawn is copied too.
-    So the choice changes no byte of any epoch. Where a `timeout` says that samples may hang, nothing is tried.
+    The copy shares the memory of large arrays, read-only. The generator that draws an order is copied too, so the
+    choice changes no byte of any epoch. If there is a `timeout`, samples may hang, and nothing is tried.
     """
     if not source.is_random_access:
         return Tried(Choice("threads", "it only streams, which is not tried out"), [])
@@ -109,7 +109,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
     buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
     made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
     warned: set[int] = set()
-    drew: set[int] = set()  # from the global generators
+    drew: set[int] = set()  # numbers of batches that drew from the global generators
 
     def read(planned: PlannedBatch) -> None:
         with warnings.catch_warnings(record=True) as given, globals_kept(planned.key if seeded else None):
@@ -137,24 +137,24 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         return Tried(Choice("threads", f"the first batches could not be made: {type(error).__name__}"), [])
     ready = made.keys() - warned  # the warnings come when a batch is made again
     if choice.kind == "threads" or (choice.kind == "serial" and not epoch.options.shuffled):
-        ready -= drew  # for there the global generators are not seeded by the batch, as they are in processes
+        ready -= drew  # this pool does not seed the global generators for each batch, as processes do
     handed_out = itertools.takewhile(lambda planned: planned.number in ready, first)
     return Tried(choice, [made[planned.number] for planned in handed_out])
 
 
 def copy_to_try(value: Any) -> Any:
-    """Return a copy on the memory of the large arrays of `value`, to read only; raises if it cannot be pickled."""
+    """Return a copy that shares the memory of large arrays of `value`, read-only. Raises if it cannot be pickled."""
     memory: list[pickle.PickleBuffer] = []
     pickled = dumps(value, memory.append)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of PyTorch, that a tensor should be writable
+        warnings.simplefilter("ignore")  # PyTorch warns that a tensor should be writable
         return load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
 
 
 def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float = math.inf) -> Choice:
-    """Return the pool that suits calls of `make`, of which each makes a batch of one of `items`; calls it with some.
+    """Choose the pool for an epoch of `n_batches` calls of `make`. Call it with some of `items`.
 
-    An epoch has `n_batches` of them.
+    Each call makes a batch of one item.
     """
     times: list[float] = []
     ran: list[float] = []
@@ -168,14 +168,14 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         alone = timed(run)
         if not times and alone.seconds < SLOW:
             alone = timed(run)  # the first call imports, opens files, fills caches
-        times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts a queue a bit later
+        times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts time in the queue a bit later
         ran.append(alone.ran)
         waits = len(times) > 1 and alone.ran < HELD * times[-1]
         if times[-1] * n_batches < EPOCH or waits or time.perf_counter() - began > SECONDS:
-            break  # it is known, or would take too long
+            break  # the choice is known, or more tries would take too long
         if times[-1] >= TINY:
             if times[-1] >= SLOW:
-                run = functools.partial(make, next(in_turn))  # no batch that takes long is made twice
+                run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
             shares.append(_share_held(run, times[-1], ran[-1]))
         settled = sum(share.high - share.low <= QUEUED for share in shares)
         if settled == ENOUGH or time.perf_counter() - began > SECONDS:
@@ -204,14 +204,14 @@ def _in_words(seconds: float) -> str:
 
 
 class Bounds(NamedTuple):
-    """Between which shares of the time of a batch the interpreter's lock is held."""
+    """Bounds of the share of the time of a batch with the interpreter's lock held."""
 
     low: float
     high: float
 
 
 class Timed(NamedTuple):
-    """How long a thread was at something: in all, ready to run but without a CPU, and running; in seconds."""
+    """Seconds that a thread spent on a call: in all, ready to run but without a CPU, and running."""
 
     seconds: float
     queued: float
@@ -219,25 +219,25 @@ class Timed(NamedTuple):
 
 
 def timed(run: Callable[[], object]) -> Timed:
-    """Return how long a call took this thread."""
+    """Measure a call on this thread."""
     start, queued, ran = time.perf_counter(), _queued(), time.thread_time()
     run()
     return Timed(time.perf_counter() - start, _queued() - queued, time.thread_time() - ran)
 
 
 def _queued() -> float:
-    """Return the seconds for which this thread was ready to run and had no CPU; 0.0 where the system does not tell."""
+    """Return the seconds that this thread was ready to run without a CPU; 0.0 if the system does not report them."""
     with unless_of_signal_handler(), open("/proc/thread-self/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0
 
 
 def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
-    """Return for which share of the time of a batch another thread could not run Python.
+    """Return the share of the time of a batch for which another thread could not run Python.
 
-    Made alone, a batch takes `alone` seconds, for `ran` of which its thread has a CPU.
+    Made alone, a batch takes `alone` seconds; its thread has a CPU for `ran` of them.
 
-    Where one of the threads has to queue for a CPU, that hides for how long the other held the lock.
+    While one thread queues for a CPU, the measurement does not show how long the other held the lock.
     """
     reading: list[Timed | BaseException] = []
     begin = threading.Event()
@@ -255,7 +255,7 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
         while not reading:
             pass
 
-    # With what the caller has set, such as the precision of decimals: what it makes is handed out.
+    # In a copy of the caller's context, such as the precision of decimals: these batches are handed out.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
     before = sys.getswitchinterval()
     try:
@@ -265,12 +265,12 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
     finally:
         sys.setswitchinterval(before)
         begin.set()
-        with contextlib.suppress(RuntimeError):  # an interrupt came before it was started
+        with contextlib.suppress(RuntimeError):  # an interrupt came before the thread was started
             thread.join()
     (read_in,) = reading
     if isinstance(read_in, BaseException):
         raise read_in
     waited = spinning.seconds - spinning.queued - spinning.ran
-    faster = min(1.0, max(read_in.ran, 1e-9) / max(ran * n, 1e-9))  # the machine may be, by now
+    faster = min(1.0, max(read_in.ran, 1e-9) / max(ran * n, 1e-9))  # the machine may be faster by now
     low, high = ((waited - read_in.queued) / (alone * n * faster), (waited + spinning.queued) / (alone * n * faster))
     return Bounds(max(0.0, min(1.0, low)), max(0.0, min(1.0, high)))

@@ -1,15 +1,14 @@
 """The runner of an epoch that a pool makes: batches in plan order, faults repaired on the way.
 
-Who owns what. An :class:`EpochRunner` belongs to one batch iterator and is the buffer of the batches that are ahead.
-All of it happens in the consumer's ``next``, under the buffer's lock: there is no thread of its own, nothing that can
-go on after ``close``.
+Ownership. An :class:`EpochRunner` belongs to one batch iterator and is the buffer of the batches that are ahead. It
+works only in the consumer's ``next``, under the buffer's lock. It has no thread, so nothing goes on after ``close``.
 
-What crosses the boundary: for each batch its rows and its key, with the shared constant that stands for the source;
-back comes the batch, or a ``PartialBatch`` that holds its good samples and what was raised for the others.
+Across the boundary: the pool gets the rows and the key of each batch, with the shared constant that stands for the
+source. It returns the batch, or a ``PartialBatch`` with the good samples and the exceptions of the others.
 
-What happens when a batch fails: the buffer is filled first, so that the workers go on with later batches. A worker has
-isolated an exception already. A worker that was ended leaves that to :class:`~.repair.Repair`, whose reads go to the
-same pool, before what is queued, while this thread waits for them.
+When a batch fails, the runner first fills the buffer, to keep the workers busy with later batches. If a worker met an
+exception, it has already isolated the samples. If the worker was ended, :class:`~.repair.Repair` isolates them. Its
+reads go to the same pool, ahead of queued tasks, while this thread waits for them.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ from .repair import Allowance, Read, Repair
 from .task import Pool, Submission, TaskFuture, new_stream_id
 
 DEFAULT_SHARE = 0.25
-"""The part of the free memory that batches ahead may have where the user does not say how much."""
+"""Share of the free memory for batches ahead, if the user sets no limit."""
 
 DEFAULT_BYTES = 10**9
-"""The most that this may be, in bytes."""
+"""Upper limit of this memory, in bytes."""
 
 
 @dataclasses.dataclass(slots=True)
 class ByteBound:
-    """How many batches may be ahead, so that they stay within a number of bytes; shared by the epochs of a source."""
+    """The number of batches that may be ahead within a number of bytes. The epochs of a source share it."""
 
     size: int  # the most batches that may be ahead in any case
-    buffer_bytes: int | None  # that all may take; None is a quarter of the free memory, 1 GB at most
+    buffer_bytes: int | None  # for all of them; None is a quarter of the free memory, 1 GB at most
     first: int  # how many may be ahead until the size of a batch is known
     largest: int = 0  # bytes of the largest batch that was seen
-    least: int = 1  # how many may be ahead of batches that fit at all; one that is larger than all is made alone
+    least: int = 1  # how many may be ahead if one fits; a batch larger than `buffer_bytes` is made alone
     _limit: int = 0
 
     def __post_init__(self) -> None:
@@ -75,37 +74,37 @@ class ByteBound:
         return self._limit
 
     def saw(self, batch: Any) -> None:
-        """Take note of the size of a batch."""
+        """Record the size of a batch."""
         nbytes = 0
         if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
             nbytes = sum([part.nbytes for part in batch])
         else:
-            with unless_of_signal_handler():  # an object of the user's that cannot tell, as a sparse tensor
+            with unless_of_signal_handler():  # a user's object without a known size, such as a sparse tensor
                 nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
             fit = (self.buffer_bytes or 0) // self.largest
-            # Two less than fit: the consumer has one in its hands, and is given another.
+            # Reserve two: the batch in use and the one being handed over.
             self._limit = min(self.size, max(self.least if fit else 1, fit - 2))
 
 
 class Making(NamedTuple):
-    """How a pool makes the batches of a source."""
+    """The pool, the source and the options by which the pool makes its batches."""
 
     pool: Pool
     source: AbstractDataSource
-    shared: Any  # stands for the source in the arguments of a task
+    shared: Any  # the stand-in for the source in the arguments of a task
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
     bound: ByteBound
-    made: list[tuple[PlannedBatch, Any]]  # before there were workers; taken out here by the epoch that begins with them
+    made: list[tuple[PlannedBatch, Any]]  # before there were workers; the epoch that begins with them takes them out
 
 
 class EpochRunner(PrefetchBuffer):
     """Makes the batches of one epoch.
 
-    The maps, of which the outermost has its place in the graph at `path`, are applied here, to what the pool made.
-    `before` is the iterator of the epoch with which this one shares the buffer, if there is one.
+    The runner applies the maps to the batches that the pool made. `path` is the place of the outermost map in the
+    graph. `before` is the iterator of the earlier epoch that shares the buffer with this one, if there is one.
     """
 
     def __init__(
@@ -118,14 +117,14 @@ class EpochRunner(PrefetchBuffer):
         self._accounting = epoch.accounting
         self._accounting.arrays = getattr(shared, "arrays", "")
         self._failures = Failures(source, epoch, policy)
-        # On the consumer's own thread as in a plain loop; in worker processes always. Threads pay no heed to it.
+        # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
         seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
         pad_mask = options.shard.pad_mask and not maps.nodes
         self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
         self._arguments = shared, pool.buffers
         self._at_once = pool.at_once
         self._made_before: list[tuple[PlannedBatch, Any]] = []
-        with contextlib.suppress(IndexError):  # another epoch that begins just now may take some; each goes to one
+        with contextlib.suppress(IndexError):  # another epoch that begins now may take some; each batch goes to one
             while made:
                 self._made_before.append(made.pop(0))
         self._maps = maps
@@ -135,8 +134,8 @@ class EpochRunner(PrefetchBuffer):
         self._before = before
         self._transport = ""  # of the latest batch
         self._allowance = Allowance(timeout, timeout)
-        context = contextvars.copy_context()  # that of the call that opens the epoch, for all batches of it
-        # One stream for a series of epochs: no batch of the next goes before one of the epoch under way.
+        context = contextvars.copy_context()  # from the call that opens the epoch, for all its batches
+        # One stream for a series of epochs: no batch of the next epoch runs before a batch of the current one.
         of = None if before is None else before()
         self.stream_id = new_stream_id() if of is None else of.stream_id
         self._how = Submission(retryable=True, timeout=timeout, stream_id=self.stream_id, context=context)
@@ -148,7 +147,7 @@ class EpochRunner(PrefetchBuffer):
             raise
 
     def limit(self) -> int:
-        """Return how many batches may be ahead beside those of the epoch before."""
+        """Return how many batches may be ahead, without the batches of the epoch before."""
         before = None if self._before is None else self._before()
         return self._bound.limit() - (0 if before is None else before.ahead())
 
@@ -166,7 +165,7 @@ class EpochRunner(PrefetchBuffer):
             yield job._replace(made=self._made_already(planned)) if self._made_before else job
 
     def _made_already(self, planned: PlannedBatch) -> TaskFuture | None:
-        """Return the next batch that was made before there were workers. Drop them all if another is planned."""
+        """Return the next batch that was made before there were workers. If another is planned, drop them all."""
         (before, batch), *self._made_before = self._made_before
         if not _same_batch(before, planned):
             self._made_before = []
@@ -178,7 +177,7 @@ class EpochRunner(PrefetchBuffer):
         return future
 
     def close(self) -> None:
-        self._made_before = []  # or a loop that was left early would hold them
+        self._made_before = []  # otherwise a loop that ended early would hold them
         super().close()
 
     def _job(self, planned: PlannedBatch, how: Submission) -> Job:
@@ -196,7 +195,7 @@ class EpochRunner(PrefetchBuffer):
             except StopIteration:
                 raise
             except BaseException:
-                self.closed = True  # with the lock: another thread that waits must not take the batch behind this one
+                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
                 raise
 
     def _next(self) -> Any:
@@ -221,7 +220,7 @@ class EpochRunner(PrefetchBuffer):
             return made
 
     def _made(self, entry: Entry) -> Any:
-        """Return what an entry that is done gives, a batch or a :class:`PartialBatch`; the next are submitted."""
+        """Return the batch or :class:`PartialBatch` of an entry that is done, and submit the next batches."""
         try:
             made = self._outcome(entry)
         finally:
@@ -235,7 +234,7 @@ class EpochRunner(PrefetchBuffer):
             del made  # its traceback holds this frame
 
     def _saw(self, made: Any, entry: Entry) -> None:
-        """Take note of the size of a batch, and of how it came."""
+        """Record the size of a batch, and its transport."""
         self._transport = entry.future.transport
         if type(made) is not PartialBatch:
             self._bound.saw(made)
@@ -243,14 +242,14 @@ class EpochRunner(PrefetchBuffer):
             self._bound.saw(made.batch)
 
     def _mapped(self, batch: Any, planned: PlannedBatch, n: int, kept: np.ndarray | None = None) -> Any:
-        """Return what the maps behind the pool make of a batch of `n` samples, of which those at `kept` are there."""
+        """Apply the maps to a batch of `n` planned samples. If `kept` is given, it holds only the samples at `kept`."""
         key = planned.key._replace(path=self._path)
         return self._maps(batch, key, n) if kept is None else self._maps(batch, key.part(kept), len(kept))
 
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _resolved(self, planned: PlannedBatch, failed: PartialBatch) -> PartialBatch:
-        """Return what is handed out of a batch that failed; raises what the policy says."""
+        """Return the part of a failed batch that is handed out, or raise, by the error policy."""
         made = self._failures.resolved(planned, failed, lambda rows: self._made_beside(planned._replace(rows=rows)))
         if made.kept and self._maps.nodes:
             n = planned_samples(planned.rows, made.batch)
@@ -261,16 +260,16 @@ class EpochRunner(PrefetchBuffer):
         return made
 
     def _made_beside(self, planned: PlannedBatch) -> Any:
-        """Return what rows give that are read out of turn: a batch or a :class:`PartialBatch`."""
+        """Read rows out of turn. Return the batch or a :class:`PartialBatch`."""
         job = self._job(planned, dataclasses.replace(self._how, urgent=True))
         (made,) = self._run([job])
         return self._repaired(job, made) if isinstance(made, BaseException) else made
 
     def _repaired(self, job: Job, error: BaseException) -> Any:
-        """Return what a batch gives whose worker died or ran out of time."""
+        """Return the result of a batch whose worker died or ran out of time."""
         planned: PlannedBatch = job.about
         policy, allowance = self._failures.policy, self._allowance
-        late = job.how.timeout is not None and job.how.timeout < (allowance.batch or 0.0)  # less than batches have now
+        late = job.how.timeout is not None and job.how.timeout < (allowance.batch or 0.0)  # batches have more time now
 
         def run(reads: list[Read]) -> list[Any]:
             return self._run([self._job_of(planned, read) for read in reads])
@@ -285,7 +284,7 @@ class EpochRunner(PrefetchBuffer):
         return self._job(planned._replace(rows=read.rows, key=key), how)
 
     def _run(self, jobs: list[Job]) -> list[Any]:
-        """Return what jobs out of turn give: for each the batch, a :class:`PartialBatch`, or what ended its worker."""
+        """Run jobs out of turn. Return each batch, :class:`PartialBatch`, or exception of a worker that was ended."""
         entries: list[Entry] = []
         try:
             for job in jobs:
@@ -298,7 +297,7 @@ class EpochRunner(PrefetchBuffer):
                 self.forget(entry)
 
     def _outcome(self, entry: Entry) -> Any:
-        """Return what an entry gives: the batch, a :class:`PartialBatch`, or what ended its worker."""
+        """Return the batch or :class:`PartialBatch` of an entry, or the exception if its worker was ended."""
         try:
             made = entry.future.result()
         except FAILURES as error:
@@ -313,6 +312,6 @@ class EpochRunner(PrefetchBuffer):
 
 def _same_batch(one: PlannedBatch, other: PlannedBatch) -> bool:
     """Return whether two planned batches are the same: a batch is a function of its rows and its key."""
-    with unless_of_signal_handler():  # the rows of a source of the user's may be objects that cannot be pickled
+    with unless_of_signal_handler():  # the rows of a user's source may be objects that cannot be pickled
         return pickle.dumps((one.rows, one.key)) == pickle.dumps((other.rows, other.key))
     return False

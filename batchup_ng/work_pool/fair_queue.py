@@ -1,4 +1,4 @@
-"""A queue in which streams take turns, so that a long one does not keep a short one waiting."""
+"""A queue whose streams take turns: a long stream does not keep a short one waiting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """Items of streams: within a stream first in, first out; the streams that have some take turns. Not locked."""
+    """Items of streams. A stream is first in, first out; streams with items take turns. Not locked."""
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()
@@ -33,19 +33,19 @@ class FairQueue(Generic[Item]):
             queued.append(item)
 
     def put_urgent(self, item: Item) -> None:
-        """Queue an item before all streams, behind other urgent ones."""
+        """Queue an item before all streams, after other urgent items."""
         self._first.append(item)
 
     def put_back(self, item: Item) -> None:
-        """Queue an item that was taken before, as the very first."""
+        """Queue an item again, as the very first."""
         self._first.appendleft(item)
 
     def peek(self) -> Item:
-        """Return what :meth:`take` would; there must be something."""
+        """Return the item that :meth:`take` would take. The queue must not be empty."""
         return self._first[0] if self._first else next(iter(self._streams.values()))[0]
 
     def take(self) -> Item:
-        """Take the first item of the stream whose turn it is; there must be something."""
+        """Take the first item of the stream whose turn it is. The queue must not be empty."""
         if self._first:
             return self._first.popleft()
         stream_id, queued = next(iter(self._streams.items()))
@@ -56,7 +56,7 @@ class FairQueue(Generic[Item]):
         return item
 
     def clear(self) -> list[Item]:
-        """Take everything."""
+        """Take all items."""
         items = list(self)
         self._first.clear()
         self._streams.clear()

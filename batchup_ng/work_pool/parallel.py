@@ -1,7 +1,7 @@
 """Data sources whose batches are made by the workers of a pool.
 
-Who owns what. Each ``batch_iterator`` owns one runner; what crosses to the workers is the source, once, as a shared
-constant, then for each batch its rows and key.
+Ownership. Each ``batch_iterator`` owns one runner. Workers get the source once, as a shared constant, then the rows and
+the key of each batch.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .epoch_runner import ByteBound, EpochRunner, Making
 from .task import Pool
 
 LONGEST = 1e6
-"""Seconds that a time limit may be: eleven days, which every clock and lock can count."""
+"""Longest time limit in seconds: eleven days, which every clock and lock can count."""
 
 
 class WithConsumerMaps(EpochSource):
-    """A source that a pool works for, with maps behind the pool.
+    """A source whose batches a pool makes, with maps after the pool.
 
-    What ``map``, ``map_samples`` and ``collate`` of it return is such a source too, whose function is called in the
-    consumer's process, in its ``next``, and whose results are handed out as they are. That is the place to hand batches
-    over to a framework, and for views; work that takes long belongs before the pool. The random numbers are those that
-    the function would have there. A map may return another number of samples; a sample of ``collate`` is a tuple of
-    rows, whatever the data set gave. An exception names the map and the batch, ``on_error=`` does not apply to it.
+    Its ``map``, ``map_samples`` and ``collate`` return such a source too. Their function is called in the consumer's
+    process, in its ``next``, and its results are handed out unchanged. Use such maps to hand batches over to a
+    framework, and for views. Put slow work before the pool. The function gets the same random numbers as before the
+    pool. A map may return another number of samples. ``collate`` gets each sample as a tuple of rows, regardless of the
+    data set. An exception names the map and the batch; ``on_error=`` does not apply to it.
     """
 
     of_pool = True
@@ -74,7 +74,7 @@ class WithConsumerMaps(EpochSource):
         return self._source.num_samples(**kwargs)
 
     def _noted_source(self) -> SourceNode:
-        return self if self._maps else self._source  # a program may make the source of the pool again for each epoch
+        return self if self._maps else self._source  # a program may make the pool's source again for each epoch
 
     def _numbered_length(self) -> int:
         return numbered_length("source", self._source)
@@ -85,7 +85,7 @@ class WithConsumerMaps(EpochSource):
 
     def _followed_by(self, kind: str, fn: Callable[..., Any], **options: Any) -> EpochSource:
         node: MapDataSource = self._functions[kind](self, fn, **options)
-        node.resizes = True  # which any map may here
+        node.resizes = True  # any map may do so here
         made = copy.copy(self)
         made._maps = (*self._maps, node)
         vars(made).pop("_unnumbered", None)
@@ -93,7 +93,7 @@ class WithConsumerMaps(EpochSource):
 
 
 class ParallelDataSource(WithConsumerMaps):
-    """A source whose batches the workers of a pool make: see ``pool.parallel_data_source``."""
+    """A source whose batches are made by the workers of a pool: see ``pool.parallel_data_source``."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ParallelDataSource(WithConsumerMaps):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        # A first batch that all threads make comes sooner by itself.
+        # If all threads make one batch together, the first batch arrives sooner without others.
         by_all = pool.lends_threads and any_node(ds, "spreads_reads")
         super().__init__(ds, batch_buffer_size, pool, buffer_bytes, first=1 if by_all else pool.at_once + 1)
         self.on_error = error_policy(on_error)
@@ -130,12 +130,12 @@ class ParallelDataSource(WithConsumerMaps):
         source = self._source
         if isinstance(source, PlannedDataSource):
             return source.plan_of(options)
-        # One that only has BatchUp's methods lists its rows as it goes, and may list other numbers in other orders.
+        # A source with only BatchUp's methods lists its rows on the way, maybe another number in another order.
         n_batches = math.inf if source.num_samples() == math.inf else None
         return drawn_plan(source, options, options.drawing_rng(), n_batches)
 
     def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
-        """Let the next epoch that begins hand out batches that were made already, if they are those that it plans."""
+        """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
         self._making.made[:] = made
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:

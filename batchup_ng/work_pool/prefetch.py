@@ -1,7 +1,7 @@
 """Data sources that one background worker iterates over, ahead of the consumer.
 
-Who owns what. Each ``batch_iterator`` owns one runner with a pool of one worker, which ends with it. What crosses to
-the worker is the epoch, once, as a shared constant; back come its batches, each with the state of the stream.
+Ownership. Each ``batch_iterator`` owns one runner with a pool of one worker, which ends with it. The worker gets the
+epoch once, as a shared constant. It returns the batches, each with the state of the stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .task import Pool, Submission, new_stream_id
 
 
 class PrefetchDataSource(WithConsumerMaps):
-    """A source whose batches one background worker makes ahead: see ``pool.prefetch``."""
+    """A source whose batches are made ahead by one background worker: see ``pool.prefetch``."""
 
     heeds_shuffle = False
 
@@ -56,7 +56,7 @@ class PrefetchDataSource(WithConsumerMaps):
         if epoch.saved is not None:
             put_back(owner, epoch.saved)
         state = inner_state(owner, options)
-        # A generator with a state is drawn from in this process, or each epoch would draw from a copy of the same.
+        # A generator with a state stays in this process, otherwise each epoch would draw from a copy of the same state.
         producer = self._pool.producer(self._source, stays=options.rng is not None)
         try:
             place = path + (0,) * len(self._maps)
@@ -71,29 +71,29 @@ class PrefetchDataSource(WithConsumerMaps):
 
 @dataclasses.dataclass
 class _Produced:
-    """An epoch of a source in the one worker that iterates over it."""
+    """An epoch of a source, in the worker that iterates over it."""
 
     source: AbstractDataSource
     options: EpochOptions
     path: tuple[int, ...]
-    behind_pool: bool  # whether a pool makes its batches, which are as they are to be handed out then
+    behind_pool: bool  # whether a pool makes its batches; then they are ready to be handed out
     iterator: Iterator[Any] | None = None
     context: contextvars.Context | None = None
     error: BaseException | None = None
     traceback: Any = None  # of the error
 
     def next(self, buffers: Buffers) -> tuple[Any, ...]:
-        """Return ``(batch, what :func:`inner_state` gives after it)``, or ``()`` at the end: the task of every batch.
+        """Return ``(batch, state after it from :func:`inner_state`)``, or ``()`` at the end: the task of every batch.
 
-        After an error it raises the same again.
+        After an error, raise the same error again.
         """
         if self.error is not None:
-            raise self.error.with_traceback(self.traceback)  # or it would grow with each task
+            raise self.error.with_traceback(self.traceback)  # otherwise the traceback would grow with each task
         try:
             if self.iterator is None or self.context is None:
                 self.iterator = whole_stream(self.source, self.options, self.path)
                 self.context = contextvars.copy_context()
-            # All in one context, or a `with` of a generator's would not find what it has set.
+            # All in one context, otherwise a `with` in a generator would not find the variables that it set.
             batch = self.context.run(next, self.iterator)
             if not self.behind_pool:
                 batch = finished(batch, buffers)
@@ -106,13 +106,13 @@ class _Produced:
 
 
 class ProducerRunner(PrefetchBuffer):
-    """Hands out what one producer makes, until its end."""
+    """Hands out the batches of one producer, until its end."""
 
     def __init__(
         self,
         epoch: Epoch,
         producer: Pool,  # of one worker, which makes the batches
-        produced: Any,  # stands for the epoch in the arguments of a task
+        produced: Any,  # the stand-in for the epoch in the arguments of a task
         *,
         bound: ByteBound,
         maps: ConsumerMaps,
@@ -144,7 +144,7 @@ class ProducerRunner(PrefetchBuffer):
             except StopIteration:
                 raise
             except BaseException:
-                self.closed = True  # with the lock: another thread that waits must not take the batch behind this one
+                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
                 raise
 
     def _next(self) -> Any:

@@ -1,9 +1,9 @@
 """The futures that are ahead of a consumer, in the order of their tasks.
 
-Who owns what. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
-allows, and takes the next jobs from its iterator as others are handed out. Only the thread that holds the buffer's lock
-touches the iterator. The buffer knows nothing of the handle that the user has, so that the handle's end, when the last
-reference to it goes, cancels what is queued.
+Ownership. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
+allows. It takes the next job from its iterator when a result is handed out. Only the thread that holds the buffer's
+lock touches the iterator. The buffer has no reference to the user's handle. When the last reference to the handle goes,
+its finalizer cancels queued jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..warn import warn_consumer
 from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
-"""Seconds that one result is waited for until a warning says so; where it has a time limit, beyond that limit."""
+"""Seconds that a consumer waits for one result before it warns. A time limit of the job is added."""
 
 
 class Job(NamedTuple):
@@ -31,8 +31,8 @@ class Job(NamedTuple):
 
     task: Task
     how: Submission
-    about: Any  # what it is for
-    made: TaskFuture | None = None  # its result, if there is one before it is submitted
+    about: Any  # its purpose, such as the planned batch
+    made: TaskFuture | None = None  # its result, if it was made before it is submitted
 
 
 class Entry(NamedTuple):
@@ -50,10 +50,10 @@ class PrefetchBuffer(Runner):
         self._jobs = jobs
         self._size = size  # how many may be under way or done at once
         self._entries: collections.deque[Entry] = collections.deque()
-        self._beside: set[TaskFuture] = set()  # what was submitted out of turn
-        # Taken by ``with`` alone: after a call of ``acquire`` an interrupt would leave it held.
+        self._beside: set[TaskFuture] = set()  # futures submitted out of turn
+        # Taken only by ``with``: after a call of ``acquire`` an interrupt would leave it held.
         self._lock: Any = threading.RLock()
-        self._failure: Exception | None = None  # for which there are no more jobs; raised behind the others' results
+        self._failure: Exception | None = None  # it ended the jobs; raised after the results of earlier jobs
         self._ended = False
         self._pid = os.getpid()
 
@@ -62,13 +62,13 @@ class PrefetchBuffer(Runner):
         return self._size
 
     def describe(self, job: Job) -> str:
-        """Return what a job is for, in words."""
+        """Return the purpose of a job, in words."""
         return f"the result of task {function_name(job.task[0])}"
 
     # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
-        """Raise an error if this is called by what is making one of the items, or in a fork of this process."""
+        """Raise an error if the code that makes one of the items calls this, or a fork of this process does."""
         check_process(self._pid)
         mine = getattr(current, "future", None)
         own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))
@@ -85,9 +85,9 @@ class PrefetchBuffer(Runner):
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def top_up(self) -> None:
-        """Submit jobs until the buffer is full or there are no more; an exception is raised when its turn comes."""
+        """Submit jobs until the buffer is full or there are no more. An exception is raised when its turn comes."""
         limit = self.limit()
-        self.torn = True  # until the end: the exception of a signal's handler may cost the job that was just taken
+        self.torn = True  # until the end: an exception of a signal handler may cost the job that was just taken
         while len(self._entries) < limit and not self._ended:
             try:
                 job = next(self._jobs)
@@ -100,45 +100,45 @@ class PrefetchBuffer(Runner):
                 self._ended = True
                 self._failure = error
         self.torn = False
-        if self.closed:  # on another thread, which may not have seen what was appended since
+        if self.closed:  # by another thread, which may not have seen the last jobs
             self._drop_all()
 
     def begin(self) -> None:
-        """Fill the buffer for the first time; raises if not even one job could be had."""
+        """Fill the buffer for the first time. Raise if there is an exception instead of the first job."""
         self.fill()
         if self._failure is not None and not self._entries:
             self.head()
 
     def head(self) -> Entry:
-        """Return the entry that comes next, once it is done; raises ``StopIteration`` at the end.
+        """Wait for the next entry and return it. Raise ``StopIteration`` at the end.
 
-        It stays where it is, so that an exception of a signal's handler while it is waited for changes nothing.
+        The entry stays in the buffer, so an exception of a signal handler during the wait changes nothing.
         """
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
         if not self._entries:
             failure, self._failure = self._failure, None
-            # Looked at last: another thread may close it, or have ended before the buffer was full again.
+            # Checked last: another thread may close it, or have ended before the buffer was full again.
             if failure is None and not self.at_end and (self.closed or not self._ended):
                 raise PoolClosed(CLOSED)
             self.at_end = failure is None
-            self.closed = self.closed or not self.at_end  # or another thread would take what follows for the end
+            self.closed = self.closed or not self.at_end  # otherwise another thread would see a regular end
             try:
                 raise StopIteration if failure is None else failure
             finally:
-                del failure  # whose traceback holds this frame
+                del failure  # its traceback holds this frame
         entry = self._entries[0]
         self.wait(entry)
         return entry
 
     def taken(self) -> tuple[Any, str]:
-        """Return the next result with how it came, or raise what its task raised; it has left the buffer then."""
+        """Take the next result out of the buffer. Return it with its transport, or raise its task's exception."""
         entry = self.head()
-        self.drop(entry)  # first: a future gives its result once, and an interrupt would leave one without
+        self.drop(entry)  # first: a future gives its result once, and an interrupt would leave an empty one
         try:
             return entry.future.result(), entry.future.transport
         finally:
-            del entry  # or the traceback of an exception would hold the future, which holds the exception
+            del entry  # otherwise an exception's traceback and the future would refer to each other
 
     def drop(self, entry: Entry) -> None:
         """Take an entry out of the buffer."""
@@ -146,7 +146,7 @@ class PrefetchBuffer(Runner):
             self._entries.popleft()
 
     def wait(self, entry: Entry) -> None:
-        """Wait until an entry is done; warn once of a stall."""
+        """Wait until an entry is done. Warn once of a stall."""
         patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
         if entry.future.wait(patience):
             return
@@ -160,7 +160,7 @@ class PrefetchBuffer(Runner):
         entry.future.wait(FOREVER)
 
     def beside(self, job: Job) -> Entry:
-        """Submit a job out of turn, unless the stream was closed meanwhile."""
+        """Submit a job out of turn, unless the stream is closed."""
         if self.closed:
             raise PoolClosed(CLOSED)
         entry = Entry(job, self._pool.submit(job.task, job.how))
@@ -168,7 +168,7 @@ class PrefetchBuffer(Runner):
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """Drop what was submitted out of turn."""
+        """Drop a job that was submitted out of turn."""
         entry.future.cancel()
         self._beside.discard(entry.future)
 
@@ -190,13 +190,13 @@ class PrefetchBuffer(Runner):
 
     def fill(self) -> None:
         check_process(self._pid)
-        if not self._lock._is_owned():  # else this thread is at it, farther down its stack
+        if not self._lock._is_owned():  # otherwise an outer call on this thread is filling it
             with self._lock:
                 self.top_up()
 
     def close(self) -> None:
-        """Cancel what has not begun, drop the rest."""
-        self.closed = True  # before what follows: a consumer on another thread must not take that for the end
+        """Cancel jobs that have not begun, drop the others."""
+        self.closed = True  # first: a consumer on another thread must not see a regular end
         self._ended = True
         self._failure = None
         for future in tuple(self._beside):
@@ -204,17 +204,17 @@ class PrefetchBuffer(Runner):
         self._drop_all()
         close = getattr(self._jobs, "close", None)
         if close is not None:
-            with contextlib.suppress(ValueError):  # it is running just now, on another thread
+            with contextlib.suppress(ValueError):  # it is running now, on another thread
                 close()
 
     def _drop_all(self) -> None:
-        """Cancel and drop what is ahead."""
-        with contextlib.suppress(IndexError):  # no more
+        """Cancel and drop all entries."""
+        with contextlib.suppress(IndexError):  # no more entries
             while True:
                 self._entries.pop().future.cancel()
 
 
 def check_process(pid: int) -> None:
-    """Raise :class:`PoolClosed` in a fork of the process `pid`, whose workers it does not have."""
+    """Raise :class:`PoolClosed` in a fork of the process `pid`, which does not have its workers."""
     if os.getpid() != pid:
         raise PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")

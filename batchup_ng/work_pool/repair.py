@@ -1,14 +1,14 @@
 """Which samples of a batch kill their worker or exceed their time, found by reading each alone: pure decisions.
 
-An exception is isolated by the worker that met it (:mod:`batchup_ng.faults.isolation`). A crash or a time limit ends
-the worker, so the consumer has each sample read by itself, on a worker that has nothing else, with the random
-numbers that it has in its batch; one that ends its worker is to blame. If there is none, the batch is made again once,
-and is to blame as a whole if it fails again. Exceptions are isolated by the worker that makes the remaining samples.
+The worker that met an exception isolates it (:mod:`batchup_ng.faults.isolation`). A crash or a time limit ends the
+worker. The consumer then has each sample read alone, on a worker without other tasks, with the random numbers that the
+sample has in its batch. A sample that ends its worker is to blame. If there is no such sample, the batch is made again
+once. If it fails again, the whole batch is to blame. The worker that makes the remaining samples isolates exceptions.
 
-A time limit bounds a sample, and a batch is given the time of one, so that a sample that hangs is found soon. When that
-is over, each sample is read with :data:`SHORT`. One that exceeds it is to blame; if there are several, each gets the
-full time. If there is none the batch is just slow: it is made again with the time of all its samples, which the later
-batches of the epoch have too.
+A time limit applies to one sample. A batch first gets the time of one sample, to find a sample that hangs soon. If the
+batch exceeds it, each sample is read with the limit :data:`SHORT`. A single sample that exceeds it is to blame. If
+there are several, each is read with the full time. If there is none, the batch is just slow. It is made again with the
+time of all its samples, and later batches of the epoch get this time too.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ..faults.isolation import PartialBatch, search
 from ..sampling.plans.rows import take_rows, whole_samples
 
 SHORT = 0.5
-"""Seconds that a single sample is given when looking for one that hangs."""
+"""Seconds for each sample in the search for a sample that hangs."""
 
 
 class Read(NamedTuple):
     """Rows to be read."""
 
     rows: Any  # as the plan gives them
-    places: np.ndarray | None  # those that they have in the batch, for their random numbers; None for the whole batch
+    places: np.ndarray | None  # in the batch, for their random numbers; None for the whole batch
     exclusive: bool  # whether it needs a worker of its own
     timeout: float | None  # seconds that it may take
 
 
 @dataclasses.dataclass(slots=True)
 class Allowance:
-    """The seconds that a sample and a batch of an epoch may take; None for any."""
+    """Seconds that a sample and a batch of an epoch may take; None for no limit."""
 
     sample: float | None
     batch: float | None
@@ -46,19 +46,19 @@ class Allowance:
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """Finds out what becomes of one batch whose worker died or ran out of time."""
+    """The search for the bad samples of one batch whose worker died or ran out of time."""
 
     rows: Any
-    action: str  # what the error policy does about bad samples
+    action: str  # the error policy's action for bad samples
     allowance: Allowance
     at_once: int  # how many reads the pool can run at once
-    run: Callable[[list[Read]], list[Any]]  # gives for each the batch, a PartialBatch, or what ended its worker
+    run: Callable[[list[Read]], list[Any]]  # returns each batch, PartialBatch, or exception of an ended worker
 
     def made(self, error: BaseException, again: int) -> PartialBatch:
-        """Return what becomes of the batch that `error` ended, which is made `again` times whole first."""
+        """Return the result of the batch that failed with `error`. First make it whole up to `again` times."""
         made = search(self.rows, error, self.action, again, self._read, self._find_bad)
         if isinstance(made.retried, SampleTimeout):
-            made.retried = None  # the batch has more time now, which is no failure
+            made.retried = None  # no failure: the batch has more time now
         return made
 
     def _read(self, places: np.ndarray) -> tuple[Any, BaseException | None]:
@@ -68,7 +68,7 @@ class Repair:
         return (None, made) if isinstance(made, BaseException) else (made, None)
 
     def _find_bad(self, places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
-        """Return what ended the worker of each sample that is to blame, by its place."""
+        """Return the exception of each sample that is to blame, by its place."""
         limit = self.allowance.sample
         if not isinstance(error, SampleTimeout) or limit is None:
             return self._probe(places, limit, self.action == "raise")
@@ -83,7 +83,7 @@ class Repair:
         return {place: told if isinstance(one, SampleTimeout) else one for place, one in bad.items()}
 
     def _probe(self, places: np.ndarray, timeout: float | None, first_only: bool) -> dict[int, BaseException]:
-        """Return what ended the worker of each of these samples, of the first alone if that is enough."""
+        """Read each sample alone. Return the exceptions that ended a worker, by place; if `first_only`, the first."""
         bad: dict[int, BaseException] = {}
         for start in range(0, len(places), self.at_once):
             some = places[start : start + self.at_once]

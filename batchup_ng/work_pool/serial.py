@@ -1,7 +1,7 @@
-"""The pool without workers: each task runs when its result is asked for, on the consumer's thread.
+"""The pool without workers: each task runs on the consumer's thread when its result is asked for.
 
-It is the reference that the others must equal, which makes it the place to debug a map. A task that runs on the
-consumer's thread cannot be ended, so time limits do not count here. Ctrl-C arrives in the midst of a task.
+It is the reference for the other pools, so it is the place to debug a map. A task on the consumer's thread cannot be
+ended, so time limits do not apply. Ctrl-C interrupts a task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .task import ONCE, Submission, Task, TaskFuture
 
 
 class SerialPool(AbstractWorkerPool):
-    """Runs tasks in order, each when its result is asked for; ``timeout=`` cannot end a task here."""
+    """A pool that runs each task when its result is asked for, in order. ``timeout=`` cannot end a task here."""
 
     own_thread = True
 
@@ -27,7 +27,7 @@ class SerialPool(AbstractWorkerPool):
 
     def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
         if self._closed:
-            self.check_open()  # which says so
+            self.check_open()  # raises
         return _Deferred(self, task)
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> SerialPool:
@@ -55,8 +55,8 @@ class _Deferred(TaskFuture):
             self._pool.check_open()
         try:
             mine = self.begin()
-        except BaseException as error:  # of a signal handler, after which nobody else would run it
-            self._claim.acquire(blocking=False)  # or to cancel it would settle it again
+        except BaseException as error:  # of a signal handler; nothing would run the task after it
+            self._claim.acquire(blocking=False)  # otherwise cancel() would settle it again
             self.set_exception(error)
             return True
         if not mine:

@@ -1,7 +1,7 @@
 """The work stream: results of tasks, in the order of the tasks, a bounded number of them ahead.
 
-Who owns what. A :class:`Stream` is the user's handle; its buffer owns the futures and takes tasks from the generator,
-one each time a result is handed out.
+Ownership. A :class:`Stream` is the user's handle. Its buffer owns the futures and takes tasks from the generator, one
+for each result that it hands out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ StreamType = TypeVar("StreamType", bound="Stream")
 
 
 class Stream:
-    """Hands out the results of a buffer, which begins to fill when the stream is made."""
+    """Hands out the results of a buffer. The buffer begins to fill when the stream is made."""
 
     def __init__(self, buffer: PrefetchBuffer) -> None:
         self._buffer = buffer
@@ -34,11 +34,11 @@ class Stream:
         return self
 
     def __next__(self) -> Any:
-        """Return the next result; raises ``StopIteration`` when there are no more.
+        """Return the next result. Raise ``StopIteration`` at the end.
 
         Raises:
-            PoolClosed: an exception of a signal's handler (Ctrl-C, SIGALRM), or a task that raised
-                ``KeyboardInterrupt`` or ``SystemExit``, broke the stream off: a result may have been lost with it.
+            PoolClosed: an exception of a signal handler (Ctrl-C, SIGALRM), or a task that raised
+                ``KeyboardInterrupt`` or ``SystemExit``, closed the stream. A result may have been lost.
         """
         if self._interrupted:
             raise PoolClosed("this stream was broken off by an interrupt, so that it is closed; make a new one")
@@ -50,7 +50,7 @@ class Stream:
         except BaseException as error:
             try:
                 self._close_if_broken_off(error)
-            except BaseException as another:  # of a second signal, which may have come in any line of that
+            except BaseException as another:  # of a second signal, which may arrive at any line of the call
                 self._close_if_broken_off(another)
                 raise
             raise
@@ -59,11 +59,11 @@ class Stream:
         """Close the stream if a result may have been lost with `error`."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)) or of_signal_handler(error):
             self._interrupted = True
-            with unless_of_signal_handler():  # but for the end of the user's generator
+            with unless_of_signal_handler():  # the end of the user's generator may raise
                 self.close()
 
     def close(self) -> None:
-        """Cancel what is queued and drop what is done; may be called again."""
+        """Cancel queued tasks and drop finished ones. May be called again."""
         self._buffer.close()
         self._finalizer.detach()
 
@@ -77,12 +77,12 @@ class Stream:
 class WorkStream(Stream):
     """Results of tasks in order, made ahead of the consumer.
 
-    The buffer begins to fill when the stream is made. Made by ``pool.work_stream``.
+    The buffer begins to fill when the stream is made. ``pool.work_stream`` returns one.
 
     Args:
         worker_pool: Runs the tasks.
         task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
-        task_buffer_size: How many tasks to keep under way or done, ahead of the consumer.
+        task_buffer_size: Number of tasks to keep under way or done, ahead of the consumer.
     """
 
     def __init__(self, worker_pool: Pool, task_generator: Iterator[Any], task_buffer_size: int = 20) -> None:
@@ -97,23 +97,23 @@ class WorkStream(Stream):
         super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), size))
 
     def retrieve(self) -> Any:
-        """Return the next result, waiting for it if need be; None when there are no more.
+        """Wait for the next result and return it; None at the end.
 
         Raises:
-            Exception: what the task raised, or what the generator raised when asked for the task.
-            PoolClosed: an interrupt broke the stream off.
+            Exception: raised by the task, or by the generator when asked for the task.
+            PoolClosed: an interrupt closed the stream.
         """
-        for result in self:  # not by next(), a call, behind which an interrupt would find the result in nobody's hands
+        for result in self:  # not next(), a call after which KeyboardInterrupt could lose the result
             return result
         return None
 
     def retrieve_iter(self) -> Iterator[Any]:
         """Return an iterator of the results. A task's exception does not end it: the next result follows."""
-        return itertools.chain(self)  # no generator, which would be over after an exception
+        return itertools.chain(self)  # not a generator, which would end at an exception
 
 
 def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
-    """Yield the jobs that the user's tasks are; the user's generator is closed with this one."""
+    """Yield a job for each of the user's tasks. Closing this generator closes the user's."""
     how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
     try:
         for given in tasks:
@@ -125,7 +125,7 @@ def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
 
 
 def as_task(given: Any) -> Task:
-    """Return the task that ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` stands for, checked."""
+    """Check ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` and return the task."""
     if not isinstance(given, tuple) or not given or not callable(given[0]):
         raise ArgumentTypeError(f"a task must be (fn,), (fn, args) or (fn, args, kwargs), not {given!r:.200}")
     if len(given) > 3:

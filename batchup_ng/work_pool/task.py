@@ -1,12 +1,12 @@
-"""Tasks, how a pool is to run them, the futures of their results, and the pool as those see it who submit.
+"""Tasks, the options for running them, the futures of their results, and the pool as its callers see it.
 
-A :class:`TaskFuture` has two locks. ``_claim`` is taken, once and for all, by the worker that begins the task or by the
-consumer that cancels it, whichever is first. ``_done`` is held from the start and released when there is a result;
-those who wait for it take it and release it again. An interrupt may come between the two, so that whether there is a
-result is not told by the lock. A :class:`concurrent.futures.Future` costs ten times as much.
+A :class:`TaskFuture` has two locks. The worker that begins the task, or the consumer that cancels it, takes ``_claim``
+once and for all; the first of them gets it. ``_done`` is held from the start and released when there is a result. A
+thread that waits for the result takes it and releases it again. An interrupt may come between these two steps, so the
+lock does not show whether there is a result. A :class:`concurrent.futures.Future` costs ten times as much.
 
-A future is settled once, by the side that runs the task. Where that may be one of two (a thread that ends its task
-just as its time is up), it is theirs to agree on who does.
+The side that runs the task settles the future, once. If two may do so (a thread ends its task just as its time is up),
+they have to agree on one of them.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Submission:
-    """How a task is to be run."""
+    """Options for running a task."""
 
-    retryable: bool = False  # whether it may be run again if its worker dies: batches may, tasks of the user's may not
-    urgent: bool = False  # whether it goes before what is queued
-    # Whether it is run on a worker that has nothing else: if that dies, and so does another, it is this task's fault.
+    retryable: bool = False  # whether it may be run again if its worker dies: yes for batches, no for user tasks
+    urgent: bool = False  # whether it goes ahead of queued tasks
+    # Whether it runs on a worker without other tasks. If this worker dies, and then another, the task is to blame.
     exclusive: bool = False
-    timeout: float | None = None  # seconds that it may run, beyond which it fails with SampleTimeout
+    timeout: float | None = None  # seconds that it may run; after them it fails with SampleTimeout
     stream_id: int = 0  # number of its stream; the streams of a pool take turns
-    # That of the caller (numpy.errstate, decimal), in a copy of which threads run it; None is that of submitting.
+    # Context variables (numpy.errstate, decimal). Threads run the task in a copy. None takes those at submission.
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 new_stream_id = itertools.count(1).__next__
-"""Returns the number of a stream that was not there before."""
+"""Returns the number of a new stream."""
 
 
 ONCE = Submission()
-"""How a task of the user's is run."""
+"""Options for a user's task."""
 
 
 current = threading.local()
-"""Holds, as ``future``, the future of the task that this thread is in."""
+"""Holds, as ``future``, the future of the task that this thread runs."""
 
 STOPPED = "a task raised StopIteration, which would end the loop over results"
-"""What is said instead of raising it."""
+"""Message of the RuntimeError that replaces it."""
 
 FOREVER = threading.TIMEOUT_MAX
-"""Seconds to wait where there is no limit."""
+"""Seconds to wait if there is no limit."""
 
 
 class TaskFuture:
     """The future of one task; safe to use from several threads.
 
     Attributes:
-        began: When a worker began the task, by the monotonic clock; None if none has.
-        transport: How the result came, once it is there: ``"slots"``, ``"socket"``, ``"store"``, ``"message"``,
+        began: When a worker began the task, by the monotonic clock; None before that.
+        transport: How the result arrived, once it is there: ``"slots"``, ``"socket"``, ``"store"``, ``"message"``,
             ``"memory"`` or ``""``.
     """
 
@@ -85,7 +85,7 @@ class TaskFuture:
     # -- the worker's side -------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Return whether the task is to be run: False if it was cancelled. Called once, before the task is run."""
+        """Return whether to run the task: False if it was cancelled. Called once, before the task runs."""
         if not self._claim.acquire(blocking=False):
             return False
         self.began = time.monotonic()
@@ -106,7 +106,7 @@ class TaskFuture:
     # -- the consumer's side -----------------------------------------------------------------------------------
 
     def result(self) -> Any:
-        """Return the result, waiting for it, or raise what the task raised; for one caller, once.
+        """Wait for the result and return it, or raise the task's exception. For one caller, once.
 
         Raises:
             PoolClosed: the task was cancelled.
@@ -119,7 +119,7 @@ class TaskFuture:
             try:
                 raise self._error
             finally:
-                del self  # or the exception's traceback and the future would hold each other
+                del self  # otherwise the exception's traceback and the future would refer to each other
         result, self._result = self._result, None
         return result
 
@@ -131,18 +131,18 @@ class TaskFuture:
         return mine and of_signal_handler(error) is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is a result, that long at most; return whether there is one."""
+        """Wait for the result, at most `seconds`. Return whether there is one."""
         if not self._settled and self._done.acquire(timeout=seconds):
             self._done.release()
         return self._settled
 
     def done(self) -> bool:
-        """Return whether the result is there, or the task was cancelled."""
+        """Return whether the task has a result or was cancelled."""
         return self._settled
 
     def cancel(self) -> bool:
-        """Keep the task from running if it has not begun; return whether that worked."""
-        # One that failed before it was begun is settled and not claimed: signals struck a task of this thread's.
+        """Cancel the task if it has not begun. Return whether it was cancelled."""
+        # If signals made a task of this thread fail before it began, it is settled but not claimed.
         if self._settled or not self._claim.acquire(blocking=False):
             return False
         self.set_exception(PoolClosed("the stream was closed while a result was waited for"))
@@ -150,14 +150,14 @@ class TaskFuture:
 
 
 class Pool:
-    """What streams and sources use of a pool: :class:`~.base.AbstractWorkerPool` without the methods that make them."""
+    """A pool for streams and sources: :class:`~.base.AbstractWorkerPool` without the methods that make them."""
 
     buffers: Any = FRESH
-    """Where workers take memory from; travels to them as an argument."""
+    """The memory that workers take; sent to them as an argument."""
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
     lends_threads: bool = False
-    """Whether idle threads take part in the reading of a batch."""
+    """Whether idle threads help to read a batch."""
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[Pool] = weakref.WeakSet()
@@ -165,7 +165,7 @@ class Pool:
 
     @property
     def at_once(self) -> int:
-        """How many tasks it runs at once."""
+        """Number of tasks that it runs at once."""
         return getattr(self, "processes", 1) * getattr(self, "threads", 1)
 
     def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
@@ -176,21 +176,21 @@ class Pool:
             how: Whether it may be run again, goes before others, needs a worker of its own, has a time limit.
 
         Raises:
-            PoolClosed: the pool was closed, or belongs to the process of which this one is a fork.
+            PoolClosed: the pool was closed, or belongs to another process and this one is its fork.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def shared_constant(self, x: Any) -> Any:
-        """Return a stand-in for `x`, which tasks may have among their arguments and which reaches each worker once.
+        """Return a stand-in for `x` in the arguments of tasks. `x` reaches each worker once.
 
-        `x` must not change afterwards. Workers in this process share it as it is.
+        `x` must not change afterwards. Workers in this process share the object itself.
         """
         return x
 
     def producer(self, source: AbstractDataSource, stays: bool = False) -> Pool:
-        """Return a pool of one worker that can iterate over `source`, in this process if it must be one that `stays`.
+        """Return a pool of one worker that can iterate over `source`. If it `stays`, the worker is in this process.
 
-        It ends with this one at the latest.
+        It is closed with this pool at the latest.
         """
         self.check_open()
         producer = self._own_pool(source, stays)
@@ -207,11 +207,11 @@ class Pool:
             raise PoolClosed("this pool was closed; make a new one")
 
     def close(self) -> None:
-        """End the workers; may be called again. Results that are still waited for raise ``PoolClosed``."""
+        """End the workers. May be called again. Callers that still wait for a result get ``PoolClosed``."""
         for producer in list(self._producers):
             producer.close()
         self._closed = True
 
     def abandon(self) -> None:
-        """Tell the workers to end, without waiting or locking: the garbage collector may call it inside any code."""
+        """Let the workers end, without waiting or locking: the garbage collector may call it inside any code."""
         self.close()

@@ -1,22 +1,22 @@
 """The pool of threads.
 
-Who owns what. The pool is the user's handle; a :class:`ThreadWorkers` behind it owns the threads and the tasks that
-wait, which any thread may add to; a token in a queue, which the threads wait on, stands for each of them. It knows
-nothing of the pool, so that a pool that was forgotten can be collected while its threads wait. Nothing is copied:
-batches are gathered into the pool's reused buffers, which the consumer's arrays hold on lease. Threads work at once as
-far as the task releases the GIL, as NumPy's gathers and Pillow's decoders do.
+Ownership. The pool is the user's handle. Its :class:`ThreadWorkers` owns the threads and the waiting tasks. Any thread
+may add a task. For each waiting task there is a token in a queue, and the threads wait on this queue. The
+:class:`ThreadWorkers` has no reference to the pool, so the collector can free a dropped pool while its threads wait.
+Nothing is copied: batches are gathered into the pool's reused buffers, and the consumer's arrays hold these on lease.
+Threads run in parallel while the task releases the GIL, as NumPy's gathers and Pillow's decoders do.
 
-Who settles a future. A thread enters its task in ``running`` before it runs it. Whichever thread takes the task out, by
-one atomic ``dict.pop``, settles the future: the one that ran it, a consumer that finds that its time is up (one that
-waits for a result checks the times of all tasks), or ``close``. A thread that finds its task taken out has been
-replaced: it drops its result, returns what it had on lease, and ends.
+Settling a future. Before a thread runs a task, it enters the task in ``running``. The thread that takes the task out,
+by one atomic ``dict.pop``, settles the future. This is the thread that ran the task, a consumer that finds its time
+over, or ``close``. A consumer that waits for a result checks the times of all tasks. If a thread finds that its task
+was taken out, another thread has replaced it. It drops its result, returns its leases, and ends.
 
-A thread cannot be stopped. One whose task holds the GIL in C keeps all others from running, the consumer among them; no
-time limit can be kept then.
+A thread cannot be stopped. If a task holds the GIL in C, no other thread runs, not even the consumer, and no time limit
+can be kept.
 
-At ``close`` each thread ends after the task it is in, and what is queued fails. A pool that was forgotten only sets a
-flag and wakes a thread, which does that: the collector may run in any code. The threads are daemons and are ended at
-exit, so a forgotten pool does not keep the program from ending.
+At ``close`` each thread ends after its current task, and queued tasks fail. A dropped pool only sets a flag and wakes a
+thread, which does the same, because the collector may run inside any code. The threads are daemons and are ended at
+exit. A dropped pool therefore does not keep the program from ending.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from .prefetch_buffer import check_process
 from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` waits for the tasks that threads are in; a thread that takes longer is left behind."""
+"""Seconds that ``close`` waits for running tasks. A thread that takes longer is left running."""
 
 
 class ThreadFuture(TaskFuture):
-    """A task for a thread, and the future of its result, which ends the waiting when the time of the task is up."""
+    """A task for a thread, and the future of its result. It ends the wait when the time of the task is up."""
 
     __slots__ = ("_workers", "context", "due", "task", "timeout")
 
@@ -58,7 +58,7 @@ class ThreadFuture(TaskFuture):
         self.task = task
         self.timeout = how.timeout
         self.due = FOREVER
-        # Each has a copy of its own, for two threads cannot be in one context at once.
+        # A copy for each task, because two threads cannot be in one context at once.
         self.context = contextvars.copy_context() if how.context is None else how.context.copy()
 
     def wait(self, seconds: float) -> bool:
@@ -75,18 +75,18 @@ class ThreadFuture(TaskFuture):
 
 
 LOOK_AGAIN = 0.2
-"""Seconds after which a consumer looks whether tasks with a time limit have been begun."""
+"""Seconds after which a consumer checks whether tasks with a time limit have begun."""
 
 _ALL: set[ThreadWorkers] = set()
 """The workers of all pools, until the last of their threads ends.
 
-The program waits for them at its exit, or Python may crash in compiled code. No ``WeakSet``: its callbacks are written
-in Python, and the exception of a signal's handler would be lost in them.
+The program waits for them at its exit, otherwise Python may crash in compiled code. This is no ``WeakSet``, because its
+callbacks are written in Python, and an exception of a signal handler would be lost in them.
 """
 
 
 class ThreadWorkers:
-    """Runs tasks in a number of threads."""
+    """Threads that run tasks."""
 
     def __init__(self, n_threads: int) -> None:
         self.limited = False
@@ -94,7 +94,7 @@ class ThreadWorkers:
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._waiting: FairQueue[ThreadFuture] = FairQueue()
         self._running: dict[ThreadFuture, threading.Thread] = {}
-        # Guards what waits and the lists of threads.
+        # Guards the waiting tasks and the lists of threads.
         self._lock = threading.RLock()
         self._ended = False
         self._names = itertools.count()
@@ -113,11 +113,11 @@ class ThreadWorkers:
         """Queue a task, unless the workers have ended."""
         check_process(self._pid)
         future = ThreadFuture(self, task, how)
-        with self._lock:  # so that no task is queued behind the end mark
+        with self._lock:  # otherwise a task could be queued after the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
             self.limited = self.limited or how.timeout is not None
-            self._tokens.put(True)  # first: an interrupt may come between the two, and a token too many does no harm
+            self._tokens.put(True)  # before the task: an interrupt may come between the two; a spare token is harmless
             if how.urgent:
                 self._waiting.put_urgent(future)
             else:
@@ -125,14 +125,14 @@ class ThreadWorkers:
         return future
 
     def lend(self, work: Callable[[], None], most: int) -> list[ThreadFuture]:
-        """Have threads that wait for tasks do `work` beside the calling one, within the time of its task."""
-        with self._lock:  # for what waits is counted one by one
+        """Have idle threads do `work` together with the calling thread, within the time of its task."""
+        with self._lock:  # because the waiting tasks are counted one by one
             idle = len(self._threads) - len(self._running) - len(list(self._waiting))
         how = dataclasses.replace(ONCE, urgent=True, timeout=current.future.timeout)
         return [self.submit((work, (), {}), how) for _ in range(min(idle, most))]
 
     def next_task(self) -> ThreadFuture | None:
-        """Return the task that comes next, waiting for it; None at the end."""
+        """Wait for the next task and return it; None at the end."""
         while self._tokens.get():
             with self._lock:
                 if self._waiting and not self._ended:
@@ -149,11 +149,11 @@ class ThreadWorkers:
         self._running[future] = threading.current_thread()
 
     def leave(self, future: ThreadFuture) -> bool:
-        """Note that this thread has done a task; return whether it is still its own to settle."""
+        """Record that this thread has done a task. Return whether this thread is to settle it."""
         return self._running.pop(future, None) is not None
 
     def give_up_overdue(self) -> float:
-        """Fail tasks whose time is up and replace their threads; return when to look again."""
+        """Fail tasks whose time is up and replace their threads. Return when to look again."""
         now = time.monotonic()
         again = now + LOOK_AGAIN
         for future, thread in list(self._running.items()):
@@ -173,21 +173,21 @@ class ThreadWorkers:
                 self._start()
 
     def abandoned(self) -> int:
-        """Return how many threads are stuck in tasks that were given up."""
+        """Return the number of threads that are stuck in tasks that were given up."""
         with self._lock:
             self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
             return len(self._abandoned)
 
     def abandon(self) -> None:
-        """Let the threads end after the tasks they are in. Takes no lock and waits for nothing, for finalizers."""
-        if os.getpid() == self._pid:  # else this is a fork of the user's, which has no such threads
+        """Let the threads end after their current tasks. For finalizers: it takes no lock and waits for nothing."""
+        if os.getpid() == self._pid:  # otherwise this is a fork by the user, without these threads
             self._ended = True
             self._tokens.put(False)
 
     def end(self) -> None:
-        """Fail what is queued and end the threads; may be called again.
+        """Fail queued tasks and end the threads. May be called again.
 
-        Threads in tasks that were given up are not waited for.
+        It does not wait for threads in tasks that were given up.
         """
         if os.getpid() != self._pid:
             return
@@ -218,7 +218,7 @@ def _end_all() -> None:
 
 
 def _work(workers: ThreadWorkers) -> None:
-    """Run tasks until the end: what each thread does."""
+    """Run tasks until the end, on one thread."""
     lender.lend = workers.lend
     while (future := workers.next_task()) is not None:
         if not future.begin():
@@ -234,7 +234,7 @@ def _work(workers: ThreadWorkers) -> None:
             error = raised
         current.future = None
         if not workers.leave(future):
-            return  # given up: another thread has this one's place
+            return  # the task was given up: another thread has replaced this one
         if error is None:
             future.set_result(result)
         else:
@@ -246,7 +246,7 @@ class WorkerThreadPool(AbstractWorkerPool):
     """Threads of this process that run tasks.
 
     Args:
-        processes: How many threads; None for every CPU that this process may use. (The name is BatchUp's.)
+        processes: Number of threads. None: the number of CPUs available to this process. (The name is BatchUp's.)
 
     Raises:
         ArgumentError: `processes` is below 1.
@@ -265,7 +265,7 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     @property
     def abandoned_threads(self) -> int:
-        """How many threads are stuck in tasks that ran over their time limit; others have taken their places."""
+        """Number of threads stuck in tasks that exceeded their time limit. Other threads have replaced them."""
         return self._workers.abandoned()
 
     def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:

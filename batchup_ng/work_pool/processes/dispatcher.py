@@ -1,19 +1,19 @@
-"""The dispatcher of the process pool: starts, replaces and ends the workers, and does what the schedule says.
+"""The dispatcher of the process pool: it starts, replaces and ends the workers, as the schedule decides.
 
-Who owns what. The dispatcher owns the workers, each with one socket; the shared memory; the futures of the tasks that
-wait or are under way. Its thread starts the first workers and ends them all; another, which lives no longer than that
-takes, starts replacements, since a fork server that is stopped answers nothing for a minute. Any thread may submit: it
-pickles the task, hands it to a worker that has room, with a slot for its result if one is known to be large enough, and
-writes as much as the socket takes at once. A result is unpickled by the consumer that asks for it.
+Ownership. The dispatcher owns the workers with one socket each, the shared memory, and the futures of the tasks that
+wait or are under way. Its thread starts the first workers and ends them all. A second, short-lived thread starts
+replacements, because a stopped fork server does not answer for a minute. Any thread may submit a task. It pickles the
+task and hands it to a worker that has room, with a slot for the result if the needed size is known. It writes as much
+as the socket takes at once. The consumer that asks for a result unpickles it.
 
-What workers send is read, and the rest of what they are sent is written, by the thread that has the turn, a lock. A
-consumer that waits for a result takes it if it is free; as long as none does so the dispatcher's thread has it. All
-other state is guarded by one more lock, which is held for no step that waits for another process; the longest is
-finding memory for a slot that is new.
+The turn is a lock. The thread that has it reads the messages of workers and writes the rest of the messages to them. A
+consumer that waits for a result takes the turn if it is free. While no consumer has it, the dispatcher's thread has it.
+One more lock guards all other state. It is not held while a thread waits for another process. Its longest step is to
+find memory for a new slot.
 
-What happens on a crash: a worker whose process or socket ends is lost; what it had sent is received first, then the
-slots that it was lent are taken back. The :class:`~.schedule.Schedule` says what becomes of the tasks that it had;
-another worker takes its place.
+On a crash: if the process or socket of a worker ends, the worker is lost. The dispatcher first receives the messages
+that it sent, then takes back its slots. The :class:`~.schedule.Schedule` decides about its tasks, and another worker
+replaces it.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from .shared_memory import Slot, SlotPool
 from .worker_handle import WorkerHandle, resolve
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks at what is due, or may have become so, while messages keep coming."""
+"""Seconds between two checks of due actions while messages keep coming."""
 
 START_PAUSE = 1.0
-"""Seconds until starting a worker that could not be started is tried again."""
+"""Seconds between two attempts to start a worker."""
 
 LONGEST = 3600.0
-"""Seconds that messages are waited for at most."""
+"""Longest wait for messages, in seconds."""
 
 NO_OTHER = ", and no other could be started: "
 BARREN = "; others ended before they had done anything, too"
 
 
 class Dispatcher:
-    """Owns the workers and hands out tasks; knows nothing of the pool, which may be forgotten.
+    """Owns the workers and hands out tasks. It has no reference to the pool, which the program may drop.
 
-    `degraded_reason` is why there are fewer workers than there should be; empty as long as that was not so.
+    `degraded_reason` says why there are fewer workers than asked for; empty if there never were fewer.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Dispatcher:
     # -- any thread --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the workers, if they were not started yet, and wait until each has a process.
+        """If the workers are not started yet, start them, and wait until each has a process.
 
-        Raises :class:`PoolBroken` if that cannot be, and a later call may have better luck; :class:`PoolClosed` if the
-        pool is closed meanwhile.
+        Raises :class:`PoolBroken` if they cannot be started; a later call may succeed. Raises :class:`PoolClosed` if
+        the pool is closed during the start.
         """
         check_process(self._owner_pid)
         if self._started:
@@ -107,7 +107,7 @@ class Dispatcher:
             start = self._start
             if start is None:
                 start = Future()
-                # Not on this thread: an interrupt would leave a process that the pool does not know.
+                # Not on this thread: an interrupt could leave a process that the pool does not know.
                 thread = threading.Thread(target=self._dispatch, args=(start,), name="batchup_ng-dispatch", daemon=True)
                 try:
                     thread.start()
@@ -121,14 +121,14 @@ class Dispatcher:
         job = job_of(next(self._numbers), task, how, self.serve)
         while not self._try_submit(job):
             with self._lock:
-                leaving = self._thread if self._schedule.broken else None  # else another has started over already
+                leaving = self._thread if self._schedule.broken else None  # otherwise another thread has restarted it
             if leaving is not None:
                 leaving.join()
             self.start()
         return job
 
     def _try_submit(self, job: ProcessJob) -> bool:
-        """Submit a job; return False if no worker could be kept alive, and the workers must be started again."""
+        """Submit a job. Return False if no worker could be kept alive and the workers must be started again."""
         with InterruptsHeld(), self._lock:
             self.check_open()
             if not self._started or self._schedule.broken:
@@ -136,7 +136,7 @@ class Dispatcher:
             if not job.finished:
                 self._do(self._schedule.submit(job, time.monotonic()))
                 if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
-                    self.wake()  # the dispatcher sleeps, and would miss the time of this one
+                    self.wake()  # otherwise the dispatcher would sleep past this job's time limit
             return True
 
     def check_open(self) -> None:
@@ -147,20 +147,20 @@ class Dispatcher:
             raise PoolClosed("this pool was closed; make a new one")
 
     def forget(self, number: int, copies: list[Copy]) -> None:
-        """Tell the workers that a constant is no longer needed. Takes no lock: it may run inside any code."""
-        copies.clear()  # so that the memory is free before the dispatcher wakes up
+        """Let the workers drop a constant. Takes no lock, because it may run inside any code."""
+        copies.clear()  # first: the memory is then free when the dispatcher wakes up
         self._forgotten.append(number)
         self.wake()
 
     def pids(self) -> list[int]:
-        """Return the process numbers of the workers."""
+        """Return the pids of the workers."""
         with self._lock:
             return [worker.process.pid for worker in self._schedule.workers]
 
     def close(self) -> None:
-        """End the processes and wait until they are gone; may be called again."""
+        """End the processes and wait until they are gone. May be called again."""
         if os.getpid() != self._owner_pid:
-            return  # a fork of the user's: the workers belong to its parent
+            return  # in a fork by the user: the workers belong to its parent
         if self._server == threading.get_ident():
             return self.abandon()  # the collector ran in `serve`: the dispatcher waits for this thread's turn
         with self._lock:
@@ -172,10 +172,10 @@ class Dispatcher:
             thread.join()
 
     def abandon(self) -> None:
-        """Let the dispatcher end the processes, some time soon. Waits for no lock: it may run inside any code."""
+        """Let the dispatcher end the processes soon. Waits for no lock, because it may run inside any code."""
         self._closed = True
         if self._thread is None:
-            self._close_memory()  # nothing was ever started that could do it
+            self._close_memory()  # no thread was started that could do it
         self.wake()
 
     def wake(self) -> None:
@@ -185,7 +185,7 @@ class Dispatcher:
     # -- mostly with the lock held ------------------------------------------------------------------------------------
 
     def _add(self, process: WorkerProcess) -> None:
-        """Add a worker that was started."""
+        """Add a started worker."""
         taken = {worker.number for worker in self._schedule.workers}
         number = next(number for number in itertools.count() if number not in taken)
         worker = WorkerHandle(number, process, time.monotonic(), self._memory, self.slots)
@@ -195,7 +195,7 @@ class Dispatcher:
             self._poll.watch(process.death, (worker, True))
 
     def _do(self, actions: Iterable[Action[WorkerHandle, ProcessJob]]) -> None:
-        """Do what the schedule says."""
+        """Carry out the actions of the schedule."""
         given: dict[WorkerHandle, None] = {}
         for action in actions:
             if isinstance(action, Send):
@@ -263,17 +263,17 @@ class Dispatcher:
                 self._leave()
 
     def _open(self) -> bool:
-        """Return whether there are workers to be served."""
+        """Return whether there are workers to serve."""
         return not (self._closed or self._schedule.broken)
 
     def _serve_once(self, seconds: float) -> None:
-        """Wait for messages, that long at most; deal with them. With the turn held."""
+        """Wait for messages, at most `seconds`, and process them. With the turn held."""
         try:
             due = self._seconds_to_wait()
         except BaseException as error:
             self._break(error)
             raise
-        found = self._poll.wait(min(due, seconds))  # apart, for a handler of the user's may raise there
+        found = self._poll.wait(min(due, seconds))  # outside the try, because the user's signal handler may raise here
         try:
             for each in found:
                 if each is None:
@@ -290,10 +290,10 @@ class Dispatcher:
         self._closed = True
 
     def serve(self, future: TaskFuture, deadline: float) -> None:
-        """Read results until `future` is done or the time is up, if no other thread does so just now.
+        """Read results until `future` is done or the time is up, unless another thread is reading.
 
-        A consumer that waits does the dispatcher's work itself: to wake another thread for each result, and be woken by
-        it, costs more than the work. The dispatcher's thread rests meanwhile.
+        A consumer that waits does the dispatcher's work itself. To wake another thread for each result, and to be woken
+        by it, costs more than the work. The dispatcher's thread rests during this time.
         """
         check_process(self._owner_pid)
         self._relieved = True
@@ -313,7 +313,7 @@ class Dispatcher:
                 self._turn.release()
 
     def _leave(self) -> None:
-        """Leave nothing of the workers: the dispatcher's last act. The next use of an open pool starts others."""
+        """Remove all workers, as the dispatcher's last step. The next use of an open pool starts new workers."""
         with self._lock:
             error = self._broken or PoolClosed("the pool was closed before this result was made")
             for action in self._schedule.fail_all():
@@ -322,7 +322,7 @@ class Dispatcher:
             self._launcher.interrupt()
         self._end_workers()
         if self._starter is not None:
-            self._starter.join()  # it ends what it has just started
+            self._starter.join()  # it ends the worker that it has just started
         self._launcher.rest()
         if self._opened:
             self._poll.close()
@@ -336,11 +336,11 @@ class Dispatcher:
                 self._close_memory()
 
     def _end_workers(self) -> None:
-        """End the workers: all together have some time to do so by themselves."""
+        """End the workers. They share one period to end without a kill."""
         workers = self._schedule.take_all()
         for worker in workers:
             if not worker.ready:
-                worker.kill()  # it has done nothing yet, and may take long to find that it need not
+                worker.kill()  # it has done nothing yet, and may notice the end late
             worker.process.hang_up()
         began = time.monotonic()
         for worker in workers:
@@ -379,9 +379,9 @@ class Dispatcher:
                     worker.forget(number)
 
     def _serve(self, worker: WorkerHandle, died: bool) -> None:
-        """Write and read what can be written and read without waiting; replace a worker that is gone."""
+        """Write and read as much as possible without waiting. Replace a worker that is gone."""
         if worker not in self._schedule.workers:
-            return  # lost a moment ago, by its other descriptor
+            return  # already lost, by its other descriptor
         if worker.watched or worker.writer.waiting:
             self._look_now = True
             with self._lock:
@@ -395,7 +395,7 @@ class Dispatcher:
             self._lost(worker)
 
     def _receive(self, worker: WorkerHandle, frames: list[Frame]) -> None:
-        """Receive messages of a worker: give it and others new work first, then hand over what it sent."""
+        """Receive messages of a worker: first give it and others new work, then hand over its results."""
         now = time.monotonic()
         done: list[tuple[Frame, ProcessJob, Slot | None]] = []
         actions: list[Action[WorkerHandle, ProcessJob]] = []
@@ -425,14 +425,14 @@ class Dispatcher:
             job.set_result(frame)
 
     def _lost(self, worker: WorkerHandle) -> None:
-        """Replace a worker that is gone, and hand out its tasks again."""
+        """Replace a worker that is gone. Hand out its tasks again."""
         self._look_now = True
         with self._lock:
             self._poll.forget(worker.process.sock.fileno())
             if worker.process.death is not None:
                 self._poll.forget(worker.process.death)
         code = worker.process.end(0.2)
-        worker.sent.clear()  # with its slots, for the process writes to none any more
+        worker.sent.clear()  # and free its slots, because the process writes no more
         with self._lock:
             self._last_exit = worker.describe_exit(code, self._schedule.start_timeout)
             self._do(self._schedule.died(worker, time.monotonic()))
@@ -442,11 +442,11 @@ class Dispatcher:
     # -- replacing workers ---------------------------------------------------------------------------------------
 
     def _is_missing(self) -> bool:
-        """Return whether a worker is to be started. With the lock held, as the next."""
+        """Return whether a worker is to be started. With the lock held, like the next method."""
         return not self._closed and self._schedule.missing() > 0
 
     def _start_replacements(self) -> None:
-        """Have a thread start workers as long as some are missing."""
+        """Have a thread start workers while some are missing."""
         thread = threading.Thread(target=self._replace, name="batchup_ng-start", daemon=True)
         try:
             thread.start()
@@ -463,7 +463,7 @@ class Dispatcher:
                 if process is not None and not self._closed and not self._schedule.broken:
                     self._add(process)
                     process = None
-                    self.wake()  # so that it is served while others are started
+                    self.wake()  # the dispatcher serves it while others are started
                 self._replacing = process is None and self._is_missing()
             if not self._replacing:
                 break
@@ -475,12 +475,12 @@ class Dispatcher:
                     self._replacing = False
                 break
         if process is not None:
-            process.end(0.0)  # there are to be no more meanwhile
+            process.end(0.0)  # the pool was closed or broke during the start
         self.wake()
 
     def _not_replaced(self, error: Exception) -> None:
-        """Have a worker that could not be started be tried again in a while. With the lock held."""
-        self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # of the last try alone
+        """Schedule another attempt for a worker that could not be started. With the lock held."""
+        self._last_exit = f"{self._last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # only the last attempt
         self.degraded_reason = self.degraded_reason or f"{self._last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE

@@ -1,7 +1,7 @@
-"""What a worker that is another process does with a task: runs it, and makes of its result what can be sent.
+"""The execution of a task in a worker process: it runs the task and pickles the result.
 
-A result is pickled, and loaded again, by the thread that ran the task, so that what cannot travel becomes an error with
-a name. How the answer travels is for others to know.
+The thread that ran the task pickles the result and loads it again. If the result cannot be sent, the error names the
+part that fails. Other modules send the answer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .shared_constants import WORKER_CONSTANTS, ConstantRef
 from .shared_memory import SharedView
 
 Answer = tuple[Kind, int, bytes, list[Any]]
-"""The kind, the number of the task, a pickle, and beside it the memory of large arrays."""
+"""The kind, the number of the task, a pickle, and the memory of large arrays."""
 
 
 class TaskRunner:
-    """Runs tasks, in several threads if need be; owns the memory that these reuse.
+    """Runs tasks, in one or several threads. Owns the memory that they reuse.
 
     Args:
-        view: The memory that is shared with the pool; None where there is none.
-        threads: How many tasks are run at once.
-        where: Where this is, in words, for the tracebacks of errors.
+        view: The memory shared with the pool; None if there is none.
+        threads: Number of tasks that run at once.
+        where: The location of this worker, in words, for the tracebacks of errors.
     """
 
     def __init__(self, view: SharedView | None, threads: int, where: str = "") -> None:
@@ -41,7 +41,7 @@ class TaskRunner:
         self._scratch = BufferPool()
 
     def answer(self, frame: Frame) -> Answer:
-        """Run the task of a TASK or BATCH frame; return what to send of its result, or of what it raised."""
+        """Run the task of a TASK or BATCH frame. Return the answer with its result or its exception."""
         slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
         memory = TaskMemory(self._view, slot, self._scratch)
         try:
@@ -55,7 +55,7 @@ class TaskRunner:
             return Kind.ERROR, frame.number, *dump(self._portable(error))
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> Answer:
-        """Return the answer of a batch: the batch, or a :class:`PartialBatch` if samples fail or cannot be sent."""
+        """Return the answer with a batch, or with a :class:`PartialBatch` if samples fail or cannot be sent."""
         constant, rows, key, make = batch_task(frame.pickled)
         source = WORKER_CONSTANTS.get(constant)
 
@@ -81,7 +81,7 @@ class TaskRunner:
             del failure  # its traceback holds this frame
         if type(made) is PartialBatch:
             made = made.with_errors(self._portable)
-        memory = TaskMemory(self._view, slot, self._scratch)  # what the failed batch wrote to the slot is of no use
+        memory = TaskMemory(self._view, slot, self._scratch)  # overwrites the data of the failed batch in the slot
         return answer_of(frame.number, made, memory)
 
     def _portable(self, error: BaseException) -> tuple[BaseException, RemoteTraceback]:
@@ -89,7 +89,7 @@ class TaskRunner:
 
 
 class WorkerBuffers:
-    """Stands for the memory of the task among whose arguments it is."""
+    """The stand-in for the task's memory, in the arguments of a task."""
 
 
 def _resolved(argument: Any, memory: TaskMemory) -> Any:
@@ -99,10 +99,10 @@ def _resolved(argument: Any, memory: TaskMemory) -> Any:
 
 
 def answer_of(number: int, result: Any, memory: TaskMemory) -> Answer:
-    """Return what to send of a result, its large arrays in the slot as far as there is room.
+    """Return the answer with a result. Large arrays go to the slot as far as there is room.
 
     Raises:
-        SerializationError: it cannot be pickled.
+        SerializationError: the result cannot be pickled.
     """
     arrays = packed(result, memory)
     if arrays is not None:
@@ -115,7 +115,7 @@ def dump_loadable(result: Any) -> Any:
     """Return the pickle and the buffers of a result.
 
     Raises:
-        SerializationError: it cannot be pickled, or not be loaded again; names what is to blame.
+        SerializationError: the result cannot be pickled, or not loaded again. Names the part that fails.
     """
     try:
         pickled, buffers = dump(result)
@@ -139,9 +139,9 @@ def _comes_back(value: Any) -> bool:
 
 
 def portable(error: BaseException, where: str = "") -> tuple[BaseException, RemoteTraceback]:
-    """Return an exception and its traceback as text; one that cannot be sent becomes a :class:`SerializationError`."""
+    """Return an exception and its traceback as text. A :class:`SerializationError` replaces one that cannot be sent."""
     text, op = traceback_of(error), map_of(error)
-    BaseException.with_traceback(error, None)  # its own methods may refuse, as those of a frozen dataclass
+    BaseException.with_traceback(error, None)  # its own methods may fail, for example in a frozen dataclass
     try:
         pickled = dumps(error)
         if type(load_result(pickled)) is not type(error):
@@ -149,7 +149,7 @@ def portable(error: BaseException, where: str = "") -> tuple[BaseException, Remo
         if len(pickled) > MAX_PICKLED_ERROR:
             raise TypeError(f"it has {len(pickled)} bytes")
     except BaseException:
-        # Its own text may be what fails, so the last line of the traceback is taken.
+        # Its own text may fail, so use the last line of the traceback.
         last = text.strip().splitlines()[-1]
         name = type(error).__name__
         error = SerializationError(f"an exception of type {name} that cannot be pickled was raised: {last}")
@@ -157,4 +157,4 @@ def portable(error: BaseException, where: str = "") -> tuple[BaseException, Remo
 
 
 MAX_PICKLED_ERROR = 1 << 20
-"""Bytes of a pickled exception beyond which its text is sent in its place."""
+"""Bytes of a pickled exception. If it is larger, its text is sent instead."""

@@ -6,13 +6,13 @@
       exit_code ─ pid of a worker that has ended ────────►     os.waitpid
            ◄──── ENDED pid, exit code ───────────────────
 
-Who owns what. The program has one server for all of its pools; a launcher uses it from its first worker until its
-workers have ended. The last one leaves it for the next pool, which need not wait until NumPy and this package are
-imported once more. What a worker has from the server that it is forked from are its surroundings: environment, folder,
-``sys.path``, standard output, user, limits, CPUs. Where these have changed, a pool starts another server.
+Ownership. The program has one server for all of its pools. A launcher uses it from its first worker until its workers
+have ended. The last launcher leaves it for the next pool, which then does not wait for another import of NumPy and this
+package. A worker inherits its surroundings from the server: environment, folder, ``sys.path``, standard output, user,
+limits, CPUs. If these have changed, a pool starts another server.
 
-The server ends when its socket is closed; if the pool's process is gone the system kills it, as it does the workers. If
-it dies by itself the workers live on, and their exit codes are not known.
+The server ends when its socket is closed. If the pool's process is gone, the system kills the server and the workers.
+If the server dies for another reason, the workers live on, and their exit codes are unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from numpy import random as numpy_random  # here, for another thread may hold the import lock in a forked child
+from numpy import random as numpy_random  # here, because another thread may hold the import lock in a forked child
 
 from ...errors import PoolBroken
 from . import parent_death, worker
@@ -42,25 +42,25 @@ from .schedule import START_TIMEOUT
 
 STARTED, ENDED, FAILED = b"S", b"E", b"F"
 MESSAGE = struct.Struct("<cii")
-"""What the server answers: the kind, a worker's number, its exit code or (FAILED) the number of an error."""
+"""Answer of the server: the kind, a worker's pid, its exit code or (FAILED) the number of an error."""
 REQUEST = struct.Struct("<II")
-"""What it reads: how many descriptors come along, and how many tasks the worker runs at once; or 0 and its number."""
+"""Request to it: the number of descriptors sent along, and of tasks that the worker runs at once; or 0 and its pid."""
 
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to report the exit of a worker."""
 
 SERVER_TIMEOUT = 1.0
-"""Seconds that the server, whose workers have ended, has to end by itself before it is killed."""
+"""Seconds that the server may take to end after its workers. Then it is killed."""
 
 _SAME = ("Uid:", "Gid:", "Groups:", "Umask:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:", "SigIgn:")
-"""The lines of ``/proc/self/status`` with what a process has from its parent."""
+"""The lines of ``/proc/self/status`` that a process inherits from its parent."""
 
 
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
 def main(fd: int, life_fd: int) -> None:
-    """Serve on the socket `fd` until its other end is closed; the system kills this process at the end of `life_fd`."""
+    """Serve on the socket `fd` until its other end is closed. The system kills this process when `life_fd` ends."""
     worker.ignore_interrupts()
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock, contextlib.suppress(ConnectionError):
@@ -81,7 +81,7 @@ def _how_it_ended(pid: int) -> bytes:
 
 
 def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> bytes:
-    """Fork a worker; return the answer, which may be why that cannot be."""
+    """Fork a worker. Return the answer, with the error number if the fork failed."""
     try:
         if len(fds) < sent:
             raise OSError(errno.EMFILE, "there was no room for the descriptors that came along")
@@ -98,10 +98,10 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> byte
 
 
 def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
-    """Be a worker in a process that was just forked; never returns."""
+    """Run the worker in a process that was just forked. Never return."""
     code = 1
     try:
-        random.seed()  # or all workers would go on from the one state that they were forked with
+        random.seed()  # otherwise all workers would continue from the server's state
         numpy_random.seed()
         worker.main(fd, life_fd, arena_fd, threads)
         code = 0
@@ -117,10 +117,10 @@ def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
 
 
 class ForkServer:
-    """One server process, from the pools' side; it ends when the socket to it is closed. Any thread may use it.
+    """One server process, from the pools' side. It ends when the socket to it is closed. Any thread may use it.
 
-    `surroundings` are what its workers have from it, `users` how many launchers use it, `ended` whether it was found
-    dead, `was_silent` whether it did not report how a worker ended: it may have been stopped.
+    Workers inherit its `surroundings`. `users` is the number of launchers that use it. `ended` says whether it was
+    found dead, `was_silent` whether it failed to report how a worker ended: it may have been stopped.
     """
 
     def __init__(self, blas_threads: int | None) -> None:
@@ -140,14 +140,14 @@ class ForkServer:
         self.ended = self.was_silent = False
 
     def fork(self, threads: int, fds: list[int], timeout: float = START_TIMEOUT) -> int | None:
-        """Return the number of a new worker that has these descriptors; None if the server is dead.
+        """Fork a worker with these descriptors. Return its pid; None if the server is dead.
 
-        Raises :class:`PoolBroken` if it cannot fork, or does not answer.
+        Raises :class:`PoolBroken` if the server cannot fork or does not answer.
         """
         with self._lock:
             answer = self._answer(fds, threads, timeout)
         if answer is None and not self.ended:
-            self._process.kill()  # or it would start a worker that the pool does not know
+            self._process.kill()  # otherwise it would start a worker that the pool does not know
             self.ended = True
             raise PoolBroken(
                 f"the server of worker processes (pid {self._process.pid}) started no worker within "
@@ -162,21 +162,21 @@ class ForkServer:
         return pid
 
     def exit_code(self, pid: int, timeout: float) -> int | None:
-        """Return how a worker ended, waiting so long for it; None if it has not."""
+        """Wait up to `timeout` seconds for the end of a worker. Return its exit code; None if it still runs."""
         deadline = time.monotonic() + timeout
         while _state(pid) not in "ZX":
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.001)
         answer = None
-        if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # it may be asked for a new worker just now, and take long
+        if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # the server may be forking another worker, and take long
             answer = self._answer([], pid, ANSWER_TIMEOUT)
             self._lock.release()
-        self.was_silent = self.was_silent or answer is None  # or it is dead
+        self.was_silent = self.was_silent or answer is None  # it is silent or dead
         return EXIT_UNKNOWN if answer is None else answer[2]
 
     def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
-        """Return the answer to a request; None if none comes in time, or the server is dead."""
+        """Return the answer to a request; None if no answer arrives in time, or the server is dead."""
         deadline = time.monotonic() + timeout
         try:
             socket.send_fds(self._sock, [REQUEST.pack(len(fds), number)], fds)
@@ -186,7 +186,7 @@ class ForkServer:
                 self.ended = len(data) < MESSAGE.size
                 if not self.ended:
                     kind, pid, code = MESSAGE.unpack(data)
-                    if pid == number if not fds else kind != ENDED:  # else it is one that came too late
+                    if pid == number if not fds else kind != ENDED:  # otherwise the answer to an earlier request
                         return kind, pid, code
         except TimeoutError:
             pass
@@ -195,17 +195,17 @@ class ForkServer:
         return None
 
     def is_reachable(self) -> bool:
-        """Return whether it runs, and the program has not closed the socket to it."""
-        runs = _state(self._process.pid) not in "ZXTt"  # it has neither ended nor been stopped
+        """Return whether the server runs, and the program has not closed the socket to it."""
+        runs = _state(self._process.pid) not in "ZXTt"  # neither ended nor stopped
         return runs and parent_death.identity(self._sock.fileno()) == self._file
 
     def close(self) -> None:
-        """End the server; its workers see the ends of their own sockets."""
+        """End the server. Its workers notice the ends of their own sockets."""
         self.ended = True
         if parent_death.identity(self._sock.fileno()) == self._file:
             hang_up(self._sock)
         else:
-            self._sock.detach()  # the number may be another's by now
+            self._sock.detach()  # another file may have its number by now
         try:
             self._process.wait(SERVER_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -215,7 +215,7 @@ class ForkServer:
 
 
 def _state(pid: int) -> str:
-    """Return the letter that the system has for the state of a process; Z where there is none."""
+    """Return the system's letter for the state of a process; Z if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -224,7 +224,7 @@ def _state(pid: int) -> str:
 
 
 def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
-    """Return what a worker has from the server that it is forked from; None where that cannot be known."""
+    """Return the surroundings that a worker would inherit from a server started now; None if they are unknown."""
     try:
         status = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_SAME)]
         limits = Path("/proc/self/limits").read_text()
@@ -238,13 +238,13 @@ def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
 # -- the servers of this program -------------------------------------------------------------------------------------
 
 _servers: list[ForkServer] = []
-"""Those that pools use, one for each kind of surroundings, and at most one, the spare one, that none uses just now."""
+"""The servers that pools use, one for each kind of surroundings, and at most one spare server without a pool."""
 
 _guard = threading.Lock()
 
 
 def take(blas_threads: int | None) -> ForkServer:
-    """Return a server for workers that may use so many threads for linear algebra: one that runs, else a new one."""
+    """Return a running server for workers with `blas_threads`, or start one."""
     surroundings = _surroundings(blas_threads)
     with _guard:
         for server in list(_servers):
@@ -260,7 +260,7 @@ def take(blas_threads: int | None) -> ForkServer:
 
 
 def give_back(server: ForkServer) -> None:
-    """Use a server no more. If no pool does it becomes the spare one, or ends if it is not fit or there is one."""
+    """Stop using a server. Without users it becomes the spare one. If it is unfit, or there is a spare one, it ends."""
     with _guard:
         server.users -= 1
         if server.users:
@@ -274,7 +274,7 @@ def give_back(server: ForkServer) -> None:
 
 
 def spare() -> ForkServer | None:
-    """Return the server that no pool uses just now; None if there is none."""
+    """Return the server that no pool uses now; None if there is none."""
     return next((server for server in _servers if not server.users), None)
 
 
@@ -288,12 +288,12 @@ def close_spare() -> None:
 
 
 def _leave_to_parent() -> None:
-    """Drop the servers, in a fork of the process that has started them."""
+    """Drop the servers, in a fork of the process that started them."""
     global _guard
     _guard = threading.Lock()  # another thread may have held it
     while _servers:
         server = _servers.pop()
-        server._process.returncode = 0  # or a warning would say that it still runs
+        server._process.returncode = 0  # otherwise a warning would say that it still runs
         server._sock.close()
         server._life.close()
 
@@ -302,7 +302,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class ServerLauncher(Launcher):
-    """Workers forked by one server process, which starts with the first of them."""
+    """Starts workers by one server process, which starts with the first worker."""
 
     def __init__(
         self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
@@ -328,7 +328,7 @@ class ServerLauncher(Launcher):
     def _forked(self, server: ForkServer) -> WorkerProcess | None:
         """Return a worker that a server has forked; None if the server is dead.
 
-        Its socket is for no other: a server may die after it has forked a worker and before it says so.
+        Its socket is never used again: a server may die after it has forked a worker and before it answers.
         """
         with new_pair() as (ours, theirs):
             pid = server.fork(self._threads, self._fds(theirs), self.start_timeout)
@@ -352,8 +352,9 @@ class ServerLauncher(Launcher):
         server = self._server
         if server is None:
             return
-        # Another thread may wait for its answer, which comes at once unless it was stopped or hangs. One that others
-        # use is given time for it: if it is killed, they have to start another, and how their workers end is not known.
+        # Another thread may wait for an answer. It arrives at once, unless the server was stopped or hangs. If other
+        # launchers use the server, it gets time to answer. After a kill, they have to start another, and the exit codes
+        # of their workers are unknown.
         if self._lock.acquire(timeout=SERVER_TIMEOUT if server.users > 1 else 0):
             self._lock.release()
         else:

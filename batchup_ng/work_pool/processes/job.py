@@ -1,4 +1,4 @@
-"""A task on its way to a worker process, which is the future of its result as well."""
+"""A task for a worker process, which is also the future of its result."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from .serialization import can_travel, culprit, dump, load_result, remedy
 from .shared_constants import ConstantRef, SharedConstant
 
 REST = 0.002
-"""Seconds after which a thread looks again whether another reads the results."""
+"""Seconds until a thread checks again whether another thread reads the results."""
 
 Encoded = tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
-"""The kind of a task's frame, the pickle of function and arguments, the memory of large ones, the constants that it
-needs, which each worker gets once."""
+"""The kind of a task's frame, the pickle of function and arguments, the memory of large arguments, the constants that
+the task needs. Each worker gets a constant once."""
 
 DONE: Encoded = Kind.TASK, b"", [], []
-"""Stands for a task that is not needed any more."""
+"""Placeholder for a task that is no longer needed."""
 
 
 class ProcessJob(TaskFuture):
-    """A task in another process; its result is read and unpickled by the thread that waits for it.
+    """A task in another process. The thread that waits for its result reads and unpickles it.
 
-    `deaths` is how many workers died while they ran it, `finished` whether it has a
-    result or has failed, `unwanted` whether it was cancelled when it was under way. `serve` reads what workers send
-    until a future is done or the time is up, if no other thread does so just now.
+    `deaths` is the number of workers that died while they ran it. `finished` says whether it has a result or has
+    failed, `unwanted` whether it was cancelled while under way. `serve` reads the messages of workers until a future is
+    done or the time is up, unless another thread is reading.
     """
 
     __slots__ = ("_claimed", "_serve", "deaths", "finished", "how", "number", "task", "unwanted")
@@ -53,10 +53,10 @@ class ProcessJob(TaskFuture):
     # -- the dispatcher's side ---------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Return whether the result is still wanted; after the first call the task cannot be cancelled."""
+        """Return whether the result is still wanted. After the first call the task cannot be cancelled."""
         if self._claimed:
             return not self.unwanted
-        self._claimed = self._claim.acquire(blocking=False)  # the schedule notes when it has begun
+        self._claimed = self._claim.acquire(blocking=False)  # the schedule records the time at which it begins
         return self._claimed
 
     def fail(self, error: BaseException) -> None:
@@ -72,7 +72,7 @@ class ProcessJob(TaskFuture):
         try:
             frame = super().result()
         except BaseException:
-            del self  # or the exception's traceback and the future would hold each other
+            del self  # otherwise the exception's traceback and the future would refer to each other
             raise
         if frame.kind is Kind.ARRAYS:
             return frame.arrays()
@@ -95,7 +95,7 @@ class ProcessJob(TaskFuture):
             self._serve(self, deadline)
             if super().wait(min(pause, left)):
                 return True
-            pause *= 2  # a thread that reads wakes this one; it only has to see that there is one
+            pause *= 2  # a reading thread wakes this one; the loop only checks that there is a reader
         return self.done()
 
     def cancel(self) -> bool:
@@ -105,7 +105,7 @@ class ProcessJob(TaskFuture):
 
 
 def _with_causes(made: PartialBatch) -> PartialBatch:
-    """Return a partial batch whose exceptions have the tracebacks that came beside them as their causes."""
+    """Return a partial batch with each exception's remote traceback as its cause."""
 
     def with_cause(sent: Any) -> BaseException:
         error: BaseException
@@ -117,10 +117,10 @@ def _with_causes(made: PartialBatch) -> PartialBatch:
 
 
 def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
-    """Return how the arrays of a result came, and the bytes of a slot that a result like this one needs.
+    """Return the transport of a result's arrays, and the bytes that such a result needs in a slot.
 
-    In the slot: ``"slots"``; a large one over the socket, beside the message: ``"socket"``; small, in the message:
-    ``"message"``. If something had no room in the slot all of its bytes count as used.
+    ``"slots"``: in the slot; ``"socket"``: a large array over the socket, next to the message; ``"message"``: small, in
+    the message. If a buffer had no room in the slot, all bytes of the slot count as used.
     """
     transport = "message"
     placed = beside = 0
@@ -139,8 +139,8 @@ def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
 def encoded(task: Task) -> Encoded:
     """Return a task in the form that is sent.
 
-    That of a batch, of which there are many, is mostly made of nothing but numbers and bytes: that is packed and
-    unpacked in a tenth of the time of what can send any function.
+    Tasks of batches are frequent and mostly consist of numbers and bytes. pickle packs and unpacks these ten times
+    faster than cloudpickle.
     """
     fn, args, kwargs = task
     if type(fn) is MakeBatch and isinstance(args[0], SharedConstant):
@@ -153,20 +153,20 @@ def encoded(task: Task) -> Encoded:
 
 
 def referred(task: Task) -> Task:
-    """Return a task with references in the place of the constants among its arguments."""
+    """Return a task whose constant arguments are replaced by references."""
     fn, args, kwargs = task
     args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
     return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
 def batch_task(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
-    """Return what a BATCH frame says: the number of the source, the rows, the key, what makes it."""
+    """Return the contents of a BATCH frame: number of the source, rows, key, and the function that makes the batch."""
     number, rows, key, make = pickle.loads(pickled)
     return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
 def job_of(number: int, task: Task, how: Submission, serve: Callable[[TaskFuture, float], None]) -> ProcessJob:
-    """Return the job of a task, pickled on the caller's thread; a task that cannot be pickled has failed already."""
+    """Pickle a task on the caller's thread and return its job. If it cannot be pickled, the job has already failed."""
     job = ProcessJob(number, how, serve)
     try:
         job.task = encoded(task)

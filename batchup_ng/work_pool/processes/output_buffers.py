@@ -1,9 +1,9 @@
-"""The memory of one task in a worker: the slot that it may write to, and what its result says of it.
+"""The memory of one task in a worker: the slot that it may write to, and the places of its arrays in the slot.
 
-A batch that is gathered into the slot need not be copied to reach the consumer. What has no room there goes with the
-result's message, and the pool lends larger slots from then on. Nearly all batches are tuples or dicts of arrays. Their
-message, an ARRAYS frame, says where in its buffers each array begins, or holds the bytes of small ones, with dtype and
-shape: :func:`packed`, :meth:`.protocol.Frame.arrays`.
+A batch that is gathered into the slot reaches the consumer without a copy. Arrays without room in the slot go with the
+result's message, and the pool gives out larger slots from then on. Nearly all batches are tuples or dicts of arrays.
+Their message, an ARRAYS frame, has the start of each array in its buffers, or the bytes of a small array, its dtype and
+its shape: :func:`packed`, :meth:`.protocol.Frame.arrays`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .shared_memory import SharedView
 
 
 class TaskMemory(Buffers):
-    """Where one task takes memory from: its slot in the shared memory, if there is one; memory of the worker's own."""
+    """The memory for one task: its slot in the shared memory, if there is one, and the worker's own memory."""
 
     __slots__ = ("_slot", "_used", "_view", "common", "scratch")
 
@@ -33,7 +33,7 @@ class TaskMemory(Buffers):
         self.scratch = scratch  # type: ignore[misc]  # a property there
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Return an array to be written: in the slot if it is large and there is room, C order, writable."""
+        """Return a new array, writable and in C order: in the slot if it is large and there is room."""
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALLEST_OUTSIDE or dtype.hasobject:
             return np.empty(shape, dtype)
@@ -41,7 +41,7 @@ class TaskMemory(Buffers):
         return self.scratch.empty(shape, dtype) if array is None else array
 
     def _carve(self, nbytes: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray | None:
-        """Return an array of so many bytes in the slot."""
+        """Return an array of `nbytes` in the slot; None without room."""
         used = self._used
         if self._slot is None or self._view is None or used + nbytes > self._slot.size:
             return None
@@ -49,7 +49,7 @@ class TaskMemory(Buffers):
         return np.ndarray(shape, dtype, self._view.bytes, self._slot.offset + used)
 
     def within(self, array: np.ndarray) -> int | None:
-        """Return where in the slot `array`, which is contiguous, lies, copied there if need be; None without room."""
+        """Return the offset of a contiguous array in the slot. If necessary, copy it there; None without room."""
         if self._slot is None or self._view is None:
             return None
         first = self._view.address + self._slot.offset
@@ -63,12 +63,12 @@ class TaskMemory(Buffers):
         return address_of(copy) - first
 
     def written(self) -> Placed:
-        """Return the part of the slot that was handed out."""
+        """Return the part of the slot that is in use."""
         assert self._slot is not None
         return Placed(self._slot.offset, min(self._used, self._slot.size))
 
     def place(self, buffer: memoryview) -> Placed | memoryview:
-        """Return where the bytes of `buffer` lie, copied there if need be; `buffer` itself without room."""
+        """Return the place of `buffer` in the slot. If necessary, copy it there; `buffer` itself without room."""
         start = self.within(np.frombuffer(buffer, np.uint8))
         return buffer if start is None or self._slot is None else Placed(self._slot.offset + start, buffer.nbytes)
 
@@ -76,7 +76,7 @@ class TaskMemory(Buffers):
 def packed(result: Any, memory: TaskMemory) -> tuple[bytes, list[Placed]] | None:
     """Return the pickle and the buffers of the ARRAYS frame of `result`; None if it needs a RESULT frame.
 
-    Large arrays that lie elsewhere are copied to the slot.
+    Large arrays outside the slot are copied there.
     """
     names = None
     if type(result) is dict and all(type(name) is str for name in result):

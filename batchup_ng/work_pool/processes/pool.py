@@ -1,7 +1,7 @@
 """The pool of processes.
 
-Who owns what. The pool is the user's handle. The dispatcher behind it owns the processes; when the handle is
-forgotten, or the program ends, the dispatcher is closed.
+Ownership. The pool is the user's handle. Its dispatcher owns the processes. When the handle is dropped, or the program
+ends, the dispatcher is closed.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from .shared_memory import Arena, SlotPool
 START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn": Launcher}
 
 SHARE = 0.25
-"""The part of the free memory that slots may have."""
+"""Share of the free memory for slots."""
 
 
 class WorkerProcessPool(AbstractWorkerPool):
     """Processes that run tasks.
 
-    Scripts need no ``__main__`` guard; lambdas, closures and notebook functions travel by value. What a map or a source
-    holds must be such that it can be pickled.
+    Scripts need no ``__main__`` guard; lambdas, closures and notebook functions are pickled by value. Everything that a
+    map or a source refers to must be picklable.
 
     Args:
-        processes: How many processes; None for every CPU that this process may use.
-        threads: How many tasks each runs at once, in threads of its own.
+        processes: Number of processes. None: the number of CPUs available to this process.
+        threads: Number of tasks that each process runs at once, in threads.
         start_method: ``"forkserver"`` (None) forks workers from a small process that only imported this package;
             ``"spawn"`` starts an interpreter for each.
-        blas_threads: How many threads libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each process;
-            None: as many as this program's environment says. More than one costs the promise of the same bits: products
-            and sums of floats that are shared out to threads may differ from those of one thread in their last bits.
-        start_timeout: Seconds that a process may take to start, until it counts as dead. With ``timeout=``, a worker
-            may also take that long to load the source: to import its modules and read what it holds. Pass more where
-            many processes import from a slow disk.
+        blas_threads: Number of threads that libraries for linear algebra (OpenBLAS, MKL, OpenMP, torch) use in each
+            process. None: the number that this program's environment sets. With more than one, the same bits are not
+            guaranteed: products and sums of floats that threads share may differ from one thread's in the last bits.
+        start_timeout: Seconds that a process may take to start. After them it counts as dead. With ``timeout=``, a
+            worker may also take that long to load the source, that is, to import its modules and read its data. Pass
+            more if many processes import from a slow disk.
         spill: A folder on a disk, for copies of arrays that workers share and that do not fit into memory. None: the
             temporary folder, or ``/var/tmp`` if that lies in memory.
 
@@ -124,14 +124,14 @@ class WorkerProcessPool(AbstractWorkerPool):
         )
 
     def shared_constant(self, x: Any) -> SharedConstant:
-        """Return a stand-in for `x`, which reaches each worker once; `x` must not change afterwards.
+        """Return a stand-in for `x`. `x` reaches each worker once and must not change afterwards.
 
         Args:
-            x: Anything that can be pickled.
+            x: Any object that can be pickled.
 
         Raises:
-            SerializationError: `x` cannot be pickled, and no process was started for it; or there is room for a copy of
-                its large arrays neither in memory nor on a disk.
+            SerializationError: `x` cannot be pickled, and no process was started for it; or neither the memory nor a
+                disk has room for a copy of its large arrays.
         """
         self.check_open()
         if isinstance(x, SharedConstant):
@@ -143,7 +143,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         return constant
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
-        """Return a worker process of its own; a thread where the source holds a live iterator, which cannot move."""
+        """Return a pool of one process, or of one thread if the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)
         return WorkerProcessPool(
@@ -166,15 +166,15 @@ class WorkerProcessPool(AbstractWorkerPool):
 def _end_forgotten() -> None:
     """End the pools that a failed cell of a notebook has left.
 
-    Its traceback, which IPython keeps in a cycle, holds the variables of its functions, hence their pool; the collector
-    may take long to run in a program that waits at its prompt.
+    IPython keeps the cell's traceback in a cycle. The traceback holds the variables of the cell's functions, and
+    thereby their pool. In a program that waits at its prompt, it may take long until the collector runs.
     """
-    if _open and hasattr(sys, "last_traceback"):  # one was shown at a prompt
+    if _open and hasattr(sys, "last_traceback"):  # a traceback was shown at a prompt
         gc.collect()
 
 
 def _new_arena() -> tuple[Arena | None, str]:
-    """Return new shared memory; None with the reason where there is none: then all goes over the sockets."""
+    """Return new shared memory, or None with the reason. Without it, all data goes over the sockets."""
     try:
         return Arena(), ""
     except AttributeError:

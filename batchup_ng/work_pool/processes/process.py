@@ -1,11 +1,11 @@
-"""Starting a worker process, and the process as the pool has it.
+"""The start of a worker process, and the process as the pool sees it.
 
-There are two ways to start one, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker
-(:class:`Launcher`). ``forkserver`` starts one, the server (:mod:`.fork_server`), which forks a worker when asked. None
-of them runs the user's main module again: functions travel by value.
+There are two ways to start a worker, as in :mod:`multiprocessing`. ``spawn`` starts a new interpreter for each worker
+(:class:`Launcher`). ``forkserver`` starts one interpreter, the server (:mod:`.fork_server`), which forks a worker on
+request. Neither runs the user's main module again, because functions are pickled by value.
 
-Who owns what. A :class:`Launcher` belongs to one pool; any thread may use it. A :class:`WorkerProcess` owns the pool's
-end of one socket, whose end says that the worker died. Of a start that fails nothing is left.
+Ownership. A :class:`Launcher` belongs to one pool, and any thread may use it. A :class:`WorkerProcess` owns the pool's
+end of one socket. The end of the stream on this socket means that the worker died. A start that fails leaves nothing.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from .parent_death import ParentDeath
 from .schedule import START_TIMEOUT
 
 EXIT_UNKNOWN = 1 << 16
-"""Stands for the exit code of a process of which the exit code is not known."""
+"""Stand-in for an unknown exit code."""
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that workers have to end by themselves after their sockets are closed, before they are killed."""
+"""Seconds from the close of the sockets until workers that have not ended are killed."""
 
 GRACE = 0.5
-"""The same for those that are in a task."""
+"""The same for workers in a task."""
 
 KILL_TIMEOUT = 5.0
-"""Seconds that a process may take to be gone after it was killed."""
+"""Seconds that a killed process may take to be gone."""
 
 _BOOT = (
-    # Nothing but sys is imported before the path is that of the pool's process, and the library itself is imported from
-    # that without the current folder: the program may have gone to one that has a json.py.
+    # Before the import path of the pool's process is set, only sys is imported. The library is imported without the
+    # current folder in the path, because the program may have changed to a folder that contains a json.py.
     "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
     "sys.path[:] = sys.argv[2].split(chr(10)); {module}.main(*map(int, sys.argv[3:]))"
 )
 _HOME = str(Path(__file__).resolve().parents[3])
-"""The folder that this package lies in."""
+"""The folder that contains this package."""
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Hang up, even where a fork of the user's holds a copy of the socket."""
+    """Hang up, even if a fork by the user holds a copy of the socket."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+    with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not open
         sock.close()
 
 
 class WorkerProcess:
     """A worker process, from the pool's side.
 
-    `exit_code` returns how it ended, waiting up to so many seconds: an exit code, the negative number of a signal, None
-    if it has not. `death` is a descriptor that becomes readable when it ends, None where the system has no such: its
-    socket stays open if the worker has forked.
+    `exit_code` waits up to the given seconds. It returns the exit code, the negative number of a signal, or None if the
+    worker still runs. `death` is a descriptor that becomes readable when the worker ends, because the socket stays open
+    if the worker has forked. It is None if the system has no such descriptor.
     """
 
     def __init__(self, pid: int, sock: socket.socket, exit_code: Callable[[float], int | None]) -> None:
@@ -70,7 +70,7 @@ class WorkerProcess:
         self.sock = sock
         self.exit_code = exit_code
         self.death: int | None = None
-        with contextlib.suppress(AttributeError, OSError):  # not Linux, or it has ended: the end of its socket says so
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or it has ended, as its socket will show
             self.death = os.pidfd_open(pid)
         sock.setblocking(False)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -78,11 +78,11 @@ class WorkerProcess:
                 sock.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
 
     def hang_up(self) -> None:
-        """Close the pool's end of the socket, at which the worker ends."""
+        """Close the pool's end of the socket. The worker then ends."""
         hang_up(self.sock)
 
     def kill(self) -> bool:
-        """Kill the worker; return False if it is gone already. Its number may be another process's by then."""
+        """Kill the worker. Return False if it is already gone. Another process may have its pid by then."""
         with contextlib.suppress(ProcessLookupError):
             if self.death is None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -92,14 +92,14 @@ class WorkerProcess:
         return False
 
     def end(self, timeout: float = CLOSE_TIMEOUT) -> int | None:
-        """Hang up, wait for the worker to end, kill it if it does not; return its exit code."""
+        """Hang up and wait for the worker to end. If it does not, kill it. Return its exit code."""
         self.hang_up()
         code = self.exit_code(timeout)
         if code is None:
             code = self.exit_code(KILL_TIMEOUT) if self.kill() else EXIT_UNKNOWN
         death, self.death = self.death, None
         if death is not None:
-            with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not know
+            with contextlib.suppress(OSError):  # the program has closed all descriptors that it did not open
                 os.close(death)
         return code
 
@@ -112,22 +112,22 @@ _LIMITS = {
         "processes",
     ),
 }
-"""What each error number means that a start can end with: the limit, what it counts with the remedy."""
+"""For each error number of a failed start: the limit, and the objects that it counts with the remedy."""
 
 
 _LIMITS_ON_MEMORY = (("RLIMIT_DATA", "VmData", "-d"), ("RLIMIT_AS", "VmSize", "-v"))
-"""The limits on a process's memory: what ``/proc/self/status`` calls the memory that counts, the option of ulimit."""
+"""The limits on a process's memory: name, entry in ``/proc/self/status`` for the memory that counts, ulimit option."""
 
 
 def refused(error: OSError | RuntimeError) -> PoolBroken:
-    """Return the error for a worker, or a thread for it, that the system did not let start."""
+    """Return the error for a worker, or its thread, that the system refused to start."""
     if isinstance(error, RuntimeError) and "shutdown" in str(error):
         return PoolBroken(
             f"a worker process cannot be started: {error}; use the pool before the program ends (Python 3.12.0 to "
             f"3.12.2 start no thread for what atexit calls)"
         )
     code = error.errno or 0 if isinstance(error, OSError) else errno.EAGAIN
-    # Python does not say why there is no thread: no memory for its stack has the same number as too many threads.
+    # Python does not say why a thread cannot start: no memory for its stack has the same number as too many threads.
     hint = _limit_on_memory() if isinstance(error, RuntimeError) or code == errno.ENOMEM else ""
     if hint:
         return PoolBroken(f"a worker process cannot be started: {os.strerror(errno.ENOMEM)}; {hint}")
@@ -141,10 +141,10 @@ def refused(error: OSError | RuntimeError) -> PoolBroken:
 
 
 def _limit_on_memory() -> str:
-    """Return the limit that leaves this process less memory than the stack of a thread, in words; empty for none."""
+    """Return the limit, in words, that leaves less memory than a thread's stack; empty if there is none."""
     stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
     if stack == resource.RLIM_INFINITY:
-        stack = 2 << 20  # what glibc takes then
+        stack = 2 << 20  # the default of glibc in this case
     used = entries(Path("/proc/self/status"))
     for name, counted, option in _LIMITS_ON_MEMORY:
         soft, _ = resource.getrlimit(getattr(resource, name))
@@ -155,7 +155,7 @@ def _limit_on_memory() -> str:
 
 @contextlib.contextmanager
 def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield the two ends of a new socket: theirs is closed after it, ours if what was to be started was not."""
+    """Yield the two ends of a new socket. Close theirs at the end of the block. If the block raises, close ours too."""
     try:
         ours, theirs = socket.socketpair()
     except OSError as error:
@@ -172,7 +172,7 @@ def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def command(module: str, *numbers: int) -> list[str]:
-    """Return the command of an interpreter like this one that calls ``main`` of a module with numbers."""
+    """Return the command to call ``main`` of a module with `numbers` in another interpreter like the present one."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing uses it as well
     paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
     texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
@@ -180,9 +180,9 @@ def command(module: str, *numbers: int) -> list[str]:
 
 
 def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
-    """Start an interpreter that calls ``main`` of a module with numbers, and that has some of our descriptors."""
+    """Start an interpreter with the descriptors `fds` that calls ``main`` of a module with `numbers`."""
     arguments, variables = command(module, *numbers), {**os.environ, **same_bits(blas_threads)}
-    # Ctrl-C is held back while a process is started, which keeps it held until it has chosen to ignore it.
+    # Ctrl-C is blocked during the start. The new process keeps it blocked until it ignores Ctrl-C.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(arguments, pass_fds=fds, stdin=subprocess.DEVNULL, env=variables)
@@ -191,9 +191,9 @@ def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) ->
 
 
 class Launcher:
-    """Starts workers: a new interpreter for each.
+    """Starts workers, each in a new interpreter.
 
-    `arena_fd` is the shared memory, -1 if there is none, `start_timeout` the seconds that one may take to be ready.
+    `arena_fd` is the shared memory, -1 if there is none. `start_timeout` is the seconds for a worker to become ready.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Launcher:
         self._closed = False
 
     def start(self) -> WorkerProcess:
-        """Return a new worker process, which may not be ready yet; raises :class:`PoolBroken` if none can be had."""
+        """Start a worker process and return it; it may not be ready yet. Raise :class:`PoolBroken` if that fails."""
         with new_pair() as (ours, theirs):
             fds = self._fds(theirs)
             process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
@@ -221,7 +221,7 @@ class Launcher:
         return WorkerProcess(process.pid, ours, exit_code)
 
     def _fds(self, end: socket.socket) -> list[int]:
-        """Return the descriptors that a worker gets: its end of a socket, the pipe of its parent, the shared memory."""
+        """Return the descriptors for a worker: its end of a socket, the pipe of its parent, the shared memory."""
         self._check_open()
         if self._life is None:
             self._life = ParentDeath()
@@ -232,13 +232,13 @@ class Launcher:
             raise PoolClosed("a worker process cannot be started: the pool was closed")
 
     def rest(self) -> None:
-        """End what the launcher itself started; the workers have ended before. It may start others later."""
+        """Release the launcher's resources. The workers have ended before. It may start others later."""
         life, self._life = self._life, None
         if life is not None:
             life.close()
 
     def interrupt(self) -> None:
-        """Start no more: a start that another thread waits for fails soon."""
+        """Start no more workers. A start that another thread waits for fails soon."""
         self._closed = True
 
 
@@ -246,14 +246,14 @@ THREAD_LIMITS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "OPENCV_FOR_THREADS_NUM",
 )  # fmt: skip
-"""The variables that libraries for linear algebra, torch among them, and OpenCV read when they are loaded."""
+"""The variables that OpenCV, torch and libraries for linear algebra read when they are loaded."""
 
 
 def same_bits(blas_threads: int | None) -> dict[str, str]:
-    """Return the variables that workers have in common so that they make the same batches.
+    """Return the environment variables that make all workers produce the same batches.
 
-    With seeds of their own, sets of texts would differ in their order. With another number of threads products of
-    matrices have other last bits, since sums that are shared out to threads are added up in another order.
+    If workers had different hash seeds, their sets of strings would differ in order. With another number of threads,
+    products of matrices differ in the last bits, because the threads add up their sums in another order.
     """
     seed = os.environ.get("PYTHONHASHSEED", "")
     limits = {} if blas_threads is None else dict.fromkeys(THREAD_LIMITS, str(blas_threads))

@@ -1,13 +1,13 @@
 """Messages on the one socket between the pool and a worker.
 
 A frame is a header (kind, number, size of the pickle, number of buffers), the place and size of each buffer, the
-pickle, then those buffers that are not in shared memory, as they lie (pickle protocol 5, out of band), so that
-an array is written from where it is and read to where it will be used. A buffer in shared memory is only named.
-Only the two ends of a socket ever touch it: no lock or queue is shared between workers, so a worker that is killed
-while it writes leaves half a frame on its own socket and nothing else.
+pickle, then the raw bytes of buffers that are not in shared memory (pickle protocol 5, out of band). An array is
+written from its own memory and read into the memory where it is used. For a buffer in shared memory, the frame has only
+its place. Only the two ends of a socket ever touch it. Workers share no lock or queue, so a worker that is killed while
+it writes leaves half a frame on its own socket and nothing else.
 
-The worker reads and writes whole frames, waiting as long as it takes. The pool never waits for one worker:
-:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket lets them, :class:`Poll` waits for all.
+The worker reads and writes whole frames and waits as long as necessary. The pool never waits for one worker:
+:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket allows, and :class:`Poll` waits for all.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ...memory_pool import FRESH, Buffers
 
 _HEADER = struct.Struct("<BQQI")
 _BUFFER = struct.Struct("<QQii")
-_INLINE = (1 << 64) - 1  # in the place of the offset
+_INLINE = (1 << 64) - 1  # instead of an offset
 
 MAX_READ = 1 << 22
-"""Bytes read from one worker before the others have their turn."""
+"""Bytes read from one worker before other workers have their turn."""
 
 SMALLEST_OUTSIDE = 4096
 """Bytes below which an array goes in the pickle."""
 
 READ_AHEAD = 1 << 16
-"""Bytes that are read at once, so that small frames cost one call of the system; larger buffers are read in place."""
+"""Bytes that one system call reads, enough for many small frames. Larger buffers are read into their own memory."""
 
 MAX_PIECES = 64
-"""Pieces of memory that are written by one call of the system."""
+"""Pieces of memory that one system call writes."""
 
 Piece = memoryview
 
@@ -58,12 +58,12 @@ class Placed(NamedTuple):
 
 
 class Kind(enum.IntEnum):
-    """What a frame says.
+    """The kind of a frame.
 
-    To the worker: NUMBER, the first, which it has among the workers of the pool; TASK; BATCH, the task of making a
-    batch; CONSTANT; FORGET, of a constant. From it: READY, when it has started, with its process number; LOADED, for a
-    constant; RESULT; ARRAYS, a result that is a tuple or dict of arrays; ERROR, of number 0 if the worker could not
-    start. Those from RESULT on end a task.
+    To the worker: NUMBER, the first frame, with the number of the worker in its pool; TASK; BATCH, the task of making a
+    batch; CONSTANT; FORGET, to drop a constant. From the worker: READY, when it has started, with its pid; LOADED, for
+    a constant; RESULT; ARRAYS, a result that is a tuple or dict of arrays; ERROR, with number 0 if the worker could not
+    start. RESULT and the kinds after it end a task.
     """
 
     NUMBER = 1
@@ -82,14 +82,14 @@ _KINDS = {int(kind): kind for kind in Kind}
 
 
 ArrayPart = tuple[Any, str, tuple[int, ...]]
-"""An array of an ARRAYS frame: where in the buffer it begins, or the bytes of a small one; its dtype; its shape."""
+"""An array of an ARRAYS frame: its start in the buffer, or its bytes if it is small; its dtype; its shape."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Frame:
-    """A message that was read, of a task or constant of that number: a pickle, and beside it the memory of its arrays.
+    """A message that was read: a pickle and the memory of its arrays. `number` identifies the task or the constant.
 
-    The `buffers` are writable; those in shared memory are :class:`Placed` until :meth:`place` was called.
+    The `buffers` are writable. A buffer in shared memory is a :class:`Placed` until :meth:`place` is called.
     """
 
     kind: Kind
@@ -98,7 +98,7 @@ class Frame:
     buffers: list[Any]
 
     def place(self, find: Callable[[Placed], Any]) -> None:
-        """Put the memory in the place of each buffer that lies in shared memory."""
+        """Replace each :class:`Placed` by the memory that `find` returns for it."""
         self.buffers = [find(buffer) if type(buffer) is Placed else buffer for buffer in self.buffers]
 
     def load(self) -> Any:
@@ -106,7 +106,7 @@ class Frame:
         return pickle.loads(self.pickled, buffers=self.buffers)
 
     def arrays(self) -> tuple[np.ndarray, ...] | dict[str, np.ndarray]:
-        """Return the arrays of an ARRAYS frame: writable, large ones in the memory of its buffer."""
+        """Return the arrays of an ARRAYS frame. They are writable; large ones lie in the memory of its buffer."""
         parts: list[ArrayPart]
         names, parts = pickle.loads(self.pickled)
         memory = self.buffers[0] if self.buffers else None
@@ -133,26 +133,26 @@ def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memo
 
 
 def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
-    """Write a whole frame, waiting until the other end has taken it."""
+    """Write a whole frame. Wait until the socket has taken it."""
     for piece in frame:
         sock.sendall(piece)
 
 
 class FrameReader:
-    """Reads frames bit by bit, never waiting on a socket that does not block; large buffers go to `memory`."""
+    """Reads frames in parts, without waiting if the socket does not block. Large buffers go to `memory`."""
 
     def __init__(self, sock: socket.socket, memory: Buffers = FRESH) -> None:
         self._sock = sock
         self._memory = memory
         self._ahead = memoryview(bytearray(READ_AHEAD))
-        self._first = self._last = 0  # what of it is yet to be looked at
+        self._first = self._last = 0  # start and end of its bytes that are not parsed yet
         self._head = _HEADER.size  # bytes up to the first buffer of the next frame, as far as is known
-        self._frame: Frame | None = None  # the one whose buffers are being read
-        self._todo: collections.deque[Piece] = collections.deque()  # what is to be filled of them
-        self.dry = False  # the latest read found that the socket holds nothing more
+        self._frame: Frame | None = None  # the frame whose buffers are being read
+        self._todo: collections.deque[Piece] = collections.deque()  # the unfilled memory of its buffers
+        self.dry = False  # the latest read emptied the socket
 
     def read(self) -> list[Frame] | None:
-        """Return the frames that became whole, of a socket that does not block; None if the other end is closed."""
+        """Read a socket that does not block. Return the frames that became whole; None if the other end is closed."""
         frames: list[Frame] = []
         left = MAX_READ
         self.dry = False
@@ -168,19 +168,19 @@ class FrameReader:
                 break
             if n == 0:
                 return frames or None
-            # Less than there was room for is all that there is: to ask again would only cost a call.
+            # Fewer bytes than there was room for are all that there are. Another call would find nothing.
             left = left - n if n == room else 0
         return frames
 
     def next(self) -> Frame | None:
-        """Return the next frame of a socket that blocks, waiting for it; None if the other end is closed."""
+        """Wait for the next frame of a socket that blocks, and return it; None if the other end is closed."""
         while (frame := self._parsed()) is None:
             if self._receive()[0] == 0:
                 return None
         return frame
 
     def _receive(self) -> tuple[int, int]:
-        """Read once; return how many bytes, 0 at the end of the stream, and how many there was room for."""
+        """Read once. Return the number of bytes read, 0 at the end of the stream, and the room that there was."""
         todo = self._todo
         into = todo[0] if todo else self._room_ahead()
         try:
@@ -221,7 +221,7 @@ class FrameReader:
         return frame
 
     def _buffer(self, offset: int, size: int, pid: int, fd: int) -> Any:
-        """Return where a buffer lies, or the memory that it is to be read to."""
+        """Return the place of a buffer in shared memory, or new memory to read it into."""
         if offset != _INLINE:
             return Placed(offset, size, pid, fd)
         memory: Any = self._memory.empty((size,), np.dtype(np.uint8))
@@ -236,7 +236,7 @@ class FrameReader:
             self._todo.popleft()
 
     def _room_ahead(self) -> Piece:
-        """Return the memory behind what was read ahead, at least as much as the next frame begins with."""
+        """Return the free memory after the unparsed bytes, enough for the head of the next frame."""
         unread = self._ahead[self._first : self._last]
         size = max(READ_AHEAD, self._head)
         if size != len(self._ahead):
@@ -257,7 +257,7 @@ class FrameWriter:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is yet to be written."""
+        """Whether there is more to write."""
         return bool(self._todo)
 
     def add(self, frame: Sequence[Piece]) -> None:
@@ -265,7 +265,7 @@ class FrameWriter:
         self._todo.extend(frame)
 
     def write(self) -> None:
-        """Write as much as the socket takes, many pieces a call."""
+        """Write as much as the socket takes, many pieces per call."""
         todo = self._todo
         while todo:
             try:
@@ -273,7 +273,7 @@ class FrameWriter:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                todo.clear()  # the worker is gone, which its sentinel says
+                todo.clear()  # the worker is gone, as its sentinel will show
                 return
             while n:
                 piece = todo[0]
@@ -285,9 +285,9 @@ class FrameWriter:
 
 
 class Poll:
-    """Descriptors that are waited for, each with what it stands for, and a way to end the wait.
+    """A wait for several descriptors, each with an object for it. Another thread can end the wait.
 
-    The ``selectors`` module without what a dispatcher does not need, in a third of the time.
+    Like the ``selectors`` module, without features that a dispatcher does not need, in a third of the time.
     """
 
     def __init__(self) -> None:
@@ -299,28 +299,28 @@ class Poll:
         self.watch(self._wakes.fileno(), None)
 
     def wake(self) -> None:
-        """End the wait: what is found is None. From any thread; nothing happens once this is closed."""
+        """End the wait, which then finds None. For any thread. After :meth:`close` it does nothing."""
         with contextlib.suppress(OSError):
-            self._waker.send(b"w")  # a full socket will end it as well
+            self._waker.send(b"w")  # a full socket ends the wait as well
 
     def woken(self) -> None:
-        """Take note of all that called :meth:`wake` so far."""
+        """Clear all calls of :meth:`wake` so far."""
         with contextlib.suppress(BlockingIOError):
             self._wakes.recv(4096)
 
     def watch(self, fd: int, found: Any, writing: bool = False) -> None:
-        """Wait until `fd` can be read or, if so asked, written; what it stands for is `found`."""
+        """Also wait until `fd` can be read or, if `writing`, written. :meth:`wait` returns `found` for it."""
         self._poll.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
         self._found[fd] = found
 
     def forget(self, fd: int) -> None:
-        """Wait for `fd` no longer."""
+        """Stop waiting for `fd`."""
         del self._found[fd]
         with contextlib.suppress(OSError):
             self._poll.unregister(fd)
 
     def wait(self, seconds: float) -> list[Any]:
-        """Return what the descriptors stand for that are ready, after `seconds` at most."""
+        """Wait at most `seconds`. Return the objects of the descriptors that are ready."""
         ready = self._poll.poll(math.ceil(seconds * 1000))
         return [self._found[fd] for fd, _ in ready if fd in self._found]
 

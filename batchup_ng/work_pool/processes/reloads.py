@@ -1,8 +1,8 @@
-"""Notices that a module was reloaded which workers have imported: they go on with its old code.
+"""Detects that the program reloaded a module whose old code workers still run.
 
-Functions of modules travel by name, and a worker imports each module once. After ``importlib.reload`` (``%autoreload``)
-the program has new code, and the workers of a pool that was used before have the old one. Which modules they have
-imported is not known here, for one imports others; so a reload of any counts.
+Functions of modules are pickled by name, and a worker imports each module once. After ``importlib.reload``
+(``%autoreload``) the program has the new code, but workers of a pool that was used before have the old code. The pool
+does not know which modules the workers have imported, because modules import others. A reload of any module counts.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ...warn import warn_consumer
 
 _FOLDERS = [path for name, path in sysconfig.get_paths().items() if name.endswith("lib")]
 INSTALLED = (*_FOLDERS, os.path.abspath(f"{__file__}/../../.."))
-"""Folders of modules that nobody reloads: there may be thousands, and looking at all would take a millisecond."""
+"""Folders of modules that nobody reloads: there may be thousands, and checking all would take a millisecond."""
 
 
 class Reloads:
-    """Knows the user's modules that the program had when its workers were last given something new.
+    """The user's modules that the program had when its workers last got something new.
 
-    `newest` is the highest number of a stream that there was; one with a higher number is new.
+    `newest` is the highest number of a stream so far. A stream with a higher number is new.
     """
 
     def __init__(self) -> None:
-        self._known: set[str] = set()  # the names of all modules that were looked at
-        self._specs: dict[str, Any] = {}  # of the user's
+        self._known: set[str] = set()  # the names of all modules that were checked
+        self._specs: dict[str, Any] = {}  # of the user's modules
         self.newest = -1
 
     def look(self, stream_id: int) -> None:
-        """Warn of modules that were reloaded; called before the first task of each stream."""
+        """Warn of modules that were reloaded. Called before the first task of each stream."""
         self.newest = stream_id
         found = set()
         for name in [*self._specs]:
@@ -46,10 +46,10 @@ class Reloads:
         for name in [*(sys.modules.keys() - self._known)]:
             self._known.add(name)
             spec = _spec_of(name)
-            origin = getattr(spec, "origin", None)  # the file; None of a folder without __init__.py
+            origin = getattr(spec, "origin", None)  # the file; None for a folder without __init__.py
             if origin is not None and os.path.isabs(origin) and not origin.startswith(INSTALLED):
                 self._specs[name] = spec
-        found -= {"__main__"} | cloudpickle.list_registry_pickle_by_value()  # they travel anew
+        found -= {"__main__"} | cloudpickle.list_registry_pickle_by_value()  # pickled by value each time
         if found:
             warn_consumer(
                 f"{', '.join(sorted(found))} was reloaded after this pool was first used, and workers that have "
@@ -59,8 +59,8 @@ class Reloads:
 
 
 def _spec_of(name: str) -> Any:
-    """Return the spec of a module, which is another one after a reload; None if there is none."""
+    """Return the spec of a module; None if there is none. A reload makes a new spec."""
     module = sys.modules.get(name)
-    # Not by getattr(), at which a module that is imported lazily would be loaded.
+    # Not by getattr(), which would load a module that is imported lazily.
     own = types.ModuleType.__getattribute__(module, "__dict__") if isinstance(module, types.ModuleType) else {}
     return own.get("__spec__")

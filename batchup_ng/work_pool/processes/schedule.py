@@ -1,23 +1,24 @@
-"""Who has which job, what follows from a result, a death, a time that is up: rules without processes or a clock.
+"""The assignment of jobs to workers, and the rules for results, deaths and timeouts, without processes or a clock.
 
-The dispatcher reports to a :class:`Schedule` what happened and when, and does what it returns: send this job to that
-worker, kill a worker, fail a job. Nothing here waits, reads a clock or knows what a job does, so that the
-rules can be tested in a simulated world.
+The dispatcher reports each event and its time to a :class:`Schedule`. It carries out the actions that the schedule
+returns: send a job to a worker, kill a worker, fail a job. The schedule does not wait, read a clock or look into a job,
+so tests can run the rules in a simulated world.
 
 The rules:
 
-* A worker runs as many jobs at once as it has threads, in the order in which they came, and holds one more, so
-  that it need not wait; some more while jobs are so quick that the way to it takes longer, none while they are slow.
-  What it holds is of streams that it has a job of anyway: a worker that stands still holds up no other stream.
-* A worker that dies was busy with the jobs that it was running. One that may not run again fails. One that may is
-  sent to another worker; if that dies too, to a third that has nothing else; if that dies as well the job
-  fails. One that was exclusive from the start fails at the second death. Jobs that a worker held but had not begun
-  are sent to others, and the death does not count for them.
-* A job whose time is up fails; its worker is killed. The time that a worker takes to load a constant is not that of a
-  job; where jobs have a time limit the loading has that of a start, at which the job that waits for it fails.
-* A worker that dies is replaced, until :data:`MAX_BARREN` times the number of workers died in a row that had nothing
-  to do and never finished anything, or could not be started while there was no other: then no more are started, and the
-  pool is broken when the last is gone, until it is started again.
+* A worker runs as many jobs at once as it has threads, in the order of arrival. It holds one more job, to avoid idle
+  time: some more while jobs are shorter than the round trip, none while they are slow. A worker queues ahead only for
+  streams that it already works on, so a stuck worker cannot block other streams.
+* The death of a worker counts for the jobs that it was running. A job that may not run again fails. A job that may is
+  sent to another worker. If that worker dies too, the job goes to a third worker that has no other job. If the third
+  dies as well, the job fails. A job that was exclusive from the start fails at the second death. Jobs that the worker
+  held but had not begun are sent to others, and the death does not count for them.
+* If the time of a job is up, the job fails, and its worker is killed. The time to load a constant does not count for a
+  job. If jobs have a time limit, the load has the time limit of a start. If it exceeds this, the job that waits for it
+  fails.
+* A worker that dies is replaced. The schedule counts, in a row, deaths of workers that had nothing to do and never
+  finished a job, and failed starts while there was no other worker. At :data:`MAX_BARREN` times the number of workers,
+  no more are started. The pool is broken when the last worker is gone, until it is started again.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from ..fair_queue import FairQueue
 from ..task import Submission
 
 AHEAD = 1
-"""Jobs that a worker holds beside those that it runs."""
+"""Jobs that a worker holds in addition to its running jobs."""
 
 AHEAD_OF_QUICK = 4
 """The same while jobs are quick."""
 
 QUICK, SLOW = 0.00025, 0.5
-"""Seconds that quick and slow jobs take on average, with the way to the worker and back."""
+"""Mean seconds of quick and of slow jobs, with the way to the worker and back."""
 
 START_TIMEOUT = 60.0
-"""Seconds that a worker may take until it is ready, and the fork server to start and to fork one, by default."""
+"""Default seconds for a worker to become ready, and for the fork server to start and to fork a worker."""
 
 MAX_BARREN = 3
-"""Deaths in a row, for each worker of the pool, of workers that never finished anything."""
+"""Deaths in a row, for each worker of the pool, of workers that never finished a job."""
 
 MAX_DEATHS = 3
-"""Workers that may die while they run one job, the last of them with nothing else to do; one less if it was exclusive
-from the start, not one alone, for a worker may die of something else."""
+"""Workers that may die while they run one job, the last of them without other jobs. It is one less if the job was
+exclusive from the start. It is more than one, because a worker may die of another cause."""
 
 DIED, LATE, NOT_LOADED = "died", "late", "not loaded"
-"""Why a job failed: its workers died; its time was up; its worker took too long to load the constants that it needs."""
+"""Reasons of a failed job: its workers died; its time was up; its worker took too long to load its constants."""
 
 
 class ScheduledJob(Protocol):
-    """What is to be done, with the time at which the worker that has it began it.
+    """A job, with the time at which its worker began it.
 
-    ``begin`` is called before it is sent, and says whether its result is still wanted.
+    The schedule calls ``begin`` before the job is sent. It returns whether the result is still wanted.
     """
 
     how: Submission
@@ -76,16 +77,16 @@ class ScheduledWorker(Generic[J]):
 
     started: float
     ready: bool = False
-    jobs: list[J] = dataclasses.field(default_factory=list)  # in the order in which they were sent
-    loading: int = 0  # constants that it was sent and has not loaded; no job begins before
+    jobs: list[J] = dataclasses.field(default_factory=list)  # in the order of sending
+    loading: int = 0  # constants that were sent and are not loaded; no job begins before they are
     load_began: float = math.inf  # when it began to do nothing but load them
     reserved: bool = False  # it runs a job that must be alone
     killed: bool = False  # it is being killed
-    late: J | None = None  # the job whose time was up, for which that is
-    finished: int = 0  # jobs
+    late: J | None = None  # the job whose time was up, the reason for the kill
+    finished: int = 0  # number of finished jobs
 
     def loads(self, job: J) -> None:
-        """It was sent a constant ahead of a job, which begins when that is loaded."""
+        """Record that it was sent a constant ahead of a job. The job begins when the constant is loaded."""
         self.loading += 1
         if job.began is not None:
             self.load_began, job.began = job.began, None
@@ -104,14 +105,14 @@ class Send(Generic[W, J]):
 
 @dataclasses.dataclass(slots=True)
 class Kill(Generic[W]):
-    """Kill a worker; its death is reported to :meth:`Schedule.died` as any other."""
+    """Kill a worker. The dispatcher reports its death to :meth:`Schedule.died` like any other."""
 
     worker: W
 
 
 @dataclasses.dataclass(slots=True)
 class Fail(Generic[J]):
-    """Fail a job: no worker has it any more."""
+    """Fail a job. No worker has it any more."""
 
     job: J
     why: str
@@ -121,7 +122,7 @@ Action = Send[W, J] | Kill[W] | Fail[J]
 
 
 class Schedule(Generic[W, J]):
-    """The rules, for so many workers of so many threads each; not locked."""
+    """The rules, for `processes` workers with `threads` threads each. Not locked."""
 
     def __init__(self, processes: int, threads: int, start_timeout: float = START_TIMEOUT) -> None:
         self.start_timeout = start_timeout
@@ -146,12 +147,12 @@ class Schedule(Generic[W, J]):
         return self.given_up and not self.workers
 
     def add(self, worker: W) -> None:
-        """A worker was started."""
+        """Record that a worker was started."""
         self.workers.append(worker)
         self._starting += 1
 
     def not_started(self) -> Sequence[Action[W, J]]:
-        """A worker could not be started; it is tried again as long as there are others."""
+        """Record that a worker could not be started. While there are others, the start is tried again."""
         if not self.workers:
             self._count_barren()
         return self.fail_all() if self.broken else []
@@ -161,18 +162,18 @@ class Schedule(Generic[W, J]):
         self.given_up = self.given_up or self._barren >= MAX_BARREN * self._processes
 
     def ready(self, worker: W, now: float) -> list[Action[W, J]]:
-        """A worker has answered for the first time."""
+        """Record the first answer of a worker."""
         worker.ready = True
         self._starting -= 1
         return self._hand_out(now)
 
     def loaded(self, worker: W, now: float) -> None:
-        """A worker has loaded a constant."""
+        """Record that a worker has loaded a constant."""
         worker.loading -= 1
         self._note_begun(worker, now)
 
     def submit(self, job: J, now: float) -> list[Action[W, J]]:
-        """There is a new job."""
+        """Add a new job."""
         if job.how.urgent:
             self._waiting.put_urgent(job)
         else:
@@ -180,7 +181,7 @@ class Schedule(Generic[W, J]):
         return self._hand_out(now)
 
     def result(self, worker: W, job: J, now: float) -> list[Action[W, J]]:
-        """A worker has finished a job."""
+        """Record that a worker has finished a job."""
         worker.jobs.remove(job)
         self._mean += (now - (now if job.began is None else job.began) - self._mean) / 16
         worker.reserved = False
@@ -192,7 +193,7 @@ class Schedule(Generic[W, J]):
         return self._hand_out(now)
 
     def died(self, worker: W, now: float) -> list[Action[W, J]]:
-        """A worker is gone, with the jobs that it had."""
+        """Record that a worker is gone, with its jobs."""
         self.workers.remove(worker)
         self._starting -= not worker.ready
         running = self._running(worker)
@@ -213,7 +214,7 @@ class Schedule(Generic[W, J]):
         return [*actions, *(self.fail_all() if self.broken else self._hand_out(now))]
 
     def tick(self, now: float) -> list[Action[W, J]]:
-        """Time has passed."""
+        """Record that time has passed."""
         actions: list[Action[W, J]] = []
         for worker in self.workers:
             due, job = self._due(worker)
@@ -223,7 +224,7 @@ class Schedule(Generic[W, J]):
         return actions + self._hand_out(now)
 
     def next_tick(self) -> float:
-        """Return when :meth:`tick` is to be called next; infinity if nothing is waited for."""
+        """Return the time for the next call of :meth:`tick`; infinity if no worker or job has a deadline."""
         return min([self._due(worker)[0] for worker in self.workers], default=math.inf)
 
     def fail_all(self) -> list[Fail[J]]:
@@ -237,7 +238,7 @@ class Schedule(Generic[W, J]):
         return [Fail(job, DIED) for job in failed]
 
     def take_all(self) -> list[W]:
-        """Take the workers away: they are being ended, with the jobs that they have."""
+        """Remove and return the workers. They are being ended, with their jobs."""
         workers, self.workers, self._starting = self.workers, [], 0
         return workers
 
@@ -266,8 +267,8 @@ class Schedule(Generic[W, J]):
         return actions
 
     def _worker_for(self, exclusive: bool, stream_id: int) -> W | None:
-        # While workers start, each job is left for one that has nothing else to do; so is a slow one, that it does not
-        # wait behind another at a worker which is slower than others.
+        # While workers start, or if jobs are slow, a job goes only to a worker with a free thread. It does not wait for
+        # another job at a worker that is slower than others.
         ahead = 0 if self._starting or self._mean > SLOW else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
         fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
@@ -292,18 +293,18 @@ class Schedule(Generic[W, J]):
             worker.load_began = min(worker.load_began, now)
 
     def _failed(self, worker: W, job: J) -> str | None:
-        """Return why a job, which a worker ran when it died, is not to be tried again; None if it is."""
+        """Return why a job that a worker ran when it died is not tried again; None if it is."""
         if job is worker.late:
             return NOT_LOADED if job.began is None else LATE
         if not job.how.retryable:
             return DIED
         if worker.killed:
-            return None  # for another job's sake
+            return None  # it was killed because of another job
         job.deaths += 1
         return DIED if job.deaths >= MAX_DEATHS - job.how.exclusive else None
 
     def _due(self, worker: W) -> tuple[float, J | None]:
-        """Return when a worker is to be killed, with the job whose time is up then."""
+        """Return the time at which to kill a worker, and the job whose time is up then."""
         if worker.killed:
             return math.inf, None
         if not worker.ready:

@@ -1,14 +1,15 @@
-"""How values are pickled on their way between the pool and its workers.
+"""The pickling of values between the pool and its workers.
 
-Of a constant, large arrays are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each, and
-beside it, uncopied, their memory. So a refusal costs nothing: what cannot be pickled is found before a process is
-started. Every array of 64 KiB or more arrives on memory of its own, which the worker may write to if the original may
-be. An array over a file crosses as the name of the file, a long list of samples as one array.
+Large arrays of a constant are kept apart: :class:`Packed` is a pickle, with dtype, shape and strides of each array, and
+a list of their memory, uncopied. A refusal is cheap, because a value that cannot be pickled fails before a process is
+started. Every array of 64 KiB or more arrives in memory of its own. The worker may write to it if the original is
+writable. An array over a file is sent as the name of the file, a long list of samples as one array.
 
-cloudpickle sends by value what the main module defines, and all else by name. Modules that a worker cannot import, made
-by hand or loaded from a file that no import would find, as by notebook tools, plug-ins and test runners, are registered
-with it for the life of the program. A class that travelled by value comes back with its instances; :func:`load_result`
-then uses the class that this program has, as it is: cloudpickle would give it the attributes that it has in the worker.
+cloudpickle sends objects of the main module by value, and all others by name. Some modules cannot be imported by a
+worker: they were made by hand, or loaded from a file that no import would find, as notebook tools, plug-ins and test
+runners do. Such modules are registered with cloudpickle for the life of the program. A class that was sent by value
+comes back with its instances. :func:`load_result` then uses this program's class unchanged, while cloudpickle would
+give it the attributes that it has in the worker.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
-from cloudpickle import cloudpickle as internals  # what it has no public names for: the same since version 3.0
+from cloudpickle import cloudpickle as internals  # names that are not public: the same since version 3.0
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
@@ -41,16 +42,16 @@ from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
 
 SMALLEST_APART = 1 << 16
-"""Bytes below which an array travels in the frame: a map of its own would cost more than a copy."""
+"""Bytes. A smaller array is sent in the frame, because a mapping of its own would cost more than a copy."""
 
 CACHED = type(functools.lru_cache(len))
 
 _seen: dict[str, Any] = {}
-"""The modules that were looked at, by name."""
+"""The modules that were checked, by name."""
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no annotations
-    """Pickles tensors by their memory, cached functions and new types as functions, exceptions so that they load."""
+    """Pickles tensors by their memory, cached functions and NewTypes by a call, exceptions in a form that loads."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -66,20 +67,20 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
         if isinstance(obj, BaseException) and _skips_init(kind):
             state = state_of(obj)
             if isinstance(obj, AttributeError):
-                state.pop("obj", None)  # what lacks the attribute, which Python leaves behind as well
+                state.pop("obj", None)  # the object without the attribute, which Python does not pickle either
             return without_init, (kind, obj.args), state, None, None, set_state
         return super().reducer_override(obj)
 
 
 def dumps(value: Any, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
-    """Return the pickle of `value`, as :class:`Pickler` makes it."""
+    """Return the pickle of `value` by :class:`Pickler`."""
     with io.BytesIO() as file:
         Pickler(file, protocol=5, buffer_callback=buffer_callback).dump(value)
         return file.getvalue()
 
 
 def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of `obj`, and beside it the memory of its large arrays."""
+    """Return the pickle of `obj`, and the memory of its large arrays."""
     buffers: list[memoryview] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -92,12 +93,12 @@ def dump(obj: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def load_result(pickled: bytes, buffers: Iterable[Any] = ()) -> Any:
-    """Return what a worker has sent; classes that this process has stay as they are."""
+    """Load a value that a worker has sent. Classes that this process has do not change."""
     return _Loader(io.BytesIO(pickled), buffers=buffers).load()
 
 
 class _Loader(pickle.Unpickler):
-    """Does not change classes that were known before it met the first that travels by value."""
+    """Does not change classes that were known before it met the first class sent by value."""
 
     _known: frozenset[type] | None = None
 
@@ -119,7 +120,7 @@ class _Loader(pickle.Unpickler):
 
 
 class Packed(NamedTuple):
-    """A value that is ready to travel: its pickle, its arrays' memory, uncopied, the files that others lie over."""
+    """A packed value: its pickle, the uncopied memory of its arrays, the files of its mapped arrays."""
 
     pickled: bytes
     buffers: list[memoryview]
@@ -127,7 +128,7 @@ class Packed(NamedTuple):
 
 
 def pack(value: Any, packer: type[Packer] | None = None) -> Packed:
-    """Return `value` ready to travel, or raise a :class:`SerializationError` that names the part that cannot."""
+    """Pack `value`, or raise a :class:`SerializationError` that names the part that cannot be sent."""
     try:
         return _packed(value, packer or Packer)
     except Exception as error:
@@ -139,7 +140,7 @@ def pack(value: Any, packer: type[Packer] | None = None) -> Packed:
 
 
 def remedy(error: Exception) -> str:
-    """Return what to do about an object of multiprocessing's own that cannot travel; empty for any other."""
+    """Return the remedy for an object of multiprocessing that cannot be sent; empty for any other object."""
     if "through inheritance" not in str(error):
         return ""
     return (
@@ -166,10 +167,10 @@ def _packed(value: Any, kind: type[Packer]) -> Packed:
 
 
 class Packer(Pickler):
-    """Pickles one value, puts large arrays aside."""
+    """Pickles one value and puts large arrays aside."""
 
     def __init__(self, file: io.BytesIO) -> None:
-        self.buffers = buffers = list[memoryview]()  # by a name of its own, or the callback would make a cycle
+        self.buffers = buffers = list[memoryview]()  # a local name, otherwise the callback would make a cycle
         super().__init__(file, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw()))
         self.mapped: list[str] = []
         self._lists: set[int] = set()
@@ -179,7 +180,7 @@ class Packer(Pickler):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif isinstance(obj, ArrayDataSource):  # which asks its lists for nothing but items
+        elif isinstance(obj, ArrayDataSource):  # it only takes items from its lists
             self._lists.update(id(each) for each in obj.data if type(each) is MapStyle)
         elif id(obj) in self._lists and type(obj.dataset) in (list, tuple):
             items = packed_list(obj.dataset)
@@ -190,9 +191,9 @@ class Packer(Pickler):
         return super().reducer_override(obj)
 
     def _reduce_array(self, array: np.ndarray) -> Any:
-        """Return how a large array is made again; None leaves it to NumPy."""
+        """Return the call that makes a large array again; None leaves it to NumPy."""
         kind = type(array)
-        # NumPy would send a small array of a foreign byte order, unless it is contiguous, as one of the native order.
+        # NumPy would change a small array of a foreign byte order to the native order, unless it is contiguous.
         small = array.nbytes < SMALLEST_APART and array.dtype.isnative
         if small or array.dtype.hasobject or not _pickles_like_an_array(kind):
             return None
@@ -207,12 +208,12 @@ class Packer(Pickler):
         return arrive, (where, kind, array.shape, array.dtype, strides, start, array.flags.writeable)
 
     def file_part(self, array: np.ndarray) -> FilePart | None:
-        """Return the part of a file that an array lies over, as the worker is to find it."""
+        """Return the part of a file that an array lies over, for the worker to find it."""
         return file_part(array)
 
 
 def _pickles_like_an_array(kind: type) -> bool:
-    """Return whether nothing but dtype, shape and contents of an array of that type is pickled."""
+    """Return whether a pickle of an array of this type has only dtype, shape and contents."""
     names = ("__reduce__", "__reduce_ex__", "__setstate__")
     return all(getattr(kind, name) is getattr(np.ndarray, name) for name in names)
 
@@ -220,7 +221,7 @@ def _pickles_like_an_array(kind: type) -> bool:
 def arrive(
     where: Any, kind: Any, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], start: int, writable: bool
 ) -> np.ndarray:
-    """Return an array over memory that has arrived in a worker, or over a file that this opens for itself."""
+    """Return an array over memory that has arrived in a worker, or over a file, which this call opens."""
     memory = reopened(where) if isinstance(where, FilePart) else where
     array: np.ndarray = np.ndarray(shape, dtype, memory, start, strides)
     if not writable:
@@ -231,21 +232,21 @@ def arrive(
 # -- long lists --------------------------------------------------------------------------------------------------
 
 SHORTEST = 1000
-"""Items below which a list travels as it is."""
+"""Items. A shorter list is not packed."""
 
 LARGEST = 512
-"""Bytes that an item may have on average. Larger ones gain little, and may share what packing would multiply."""
+"""Largest mean bytes of an item. Larger items gain little, and packing would multiply objects that they share."""
 
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
 
 
 @dataclasses.dataclass(eq=False)
 class PackedList:
-    """A long list of small objects as workers have it: the pickles of all items in one array, which they share.
+    """A long list of small objects for workers: the pickles of all items in one array, which the workers share.
 
-    A list of a million ``(path, label)`` would take each worker 150 bytes an item and more. This is for lists of data
-    sets (:class:`~batchup_ng.MapStyle`) whose items hold nothing but what Python and NumPy bring. `pickles` lie one
-    after the other, ``(n,) uint8``; `ends` says where each ends, ``(items,) int64``.
+    A list of a million ``(path, label)`` would cost each worker 150 bytes or more per item. This is for lists of data
+    sets (:class:`~batchup_ng.MapStyle`) whose items consist only of types of Python and NumPy. `pickles` has the
+    pickles one after the other, ``(n,) uint8``; `ends` is the end of each, ``(items,) int64``.
     """
 
     pickles: np.ndarray
@@ -261,7 +262,7 @@ class PackedList:
 
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
-    """Return a list of small plain objects packed; None if it is short, or an item is something else."""
+    """Pack a list of small plain objects. Return None if the list is short or an item is large or not plain."""
     if len(items) < SHORTEST:
         return None
     file, ends = io.BytesIO(), np.empty(len(items), np.int64)
@@ -273,7 +274,7 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
             ends[place] = file.tell()
             if ends[place] > LARGEST * (place + 1):
                 return None
-    except Exception as error:  # the pickling of the whole raises it again, or does without
+    except Exception as error:  # pickling the whole list raises it again, or succeeds
         raise_if_of_signal_handler(error)
         return None
     return PackedList(np.frombuffer(file.getbuffer(), np.uint8), ends)
@@ -281,7 +282,7 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
 
 class _PlainPickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        """Refuse what a worker might not be able to import."""
+        """Refuse objects that a worker might not be able to import."""
         module = getattr(obj, "__module__", None) or type(obj).__module__
         if module.partition(".")[0] not in _IMPORTABLE or isinstance(obj, np.memmap):
             raise pickle.PicklingError("not plain")
@@ -309,7 +310,7 @@ def _can_be_imported(module: types.ModuleType) -> bool:
         return False
     file = getattr(module, "__file__", None)
     if not package or type(module) is not types.ModuleType or not file or not os.path.isabs(file):
-        return True  # a library made it when it was imported, and will make it again
+        return True  # a library made it at its import, and will make it again
     path = getattr(sys.modules.get(package), "__path__", None)
     return path is not None and _is_found(module.__name__, path)
 
@@ -323,7 +324,7 @@ def _is_found(name: str, path: Any) -> bool:
 
 
 def _goes_by_name(obj: Any) -> bool:
-    """Return whether a worker finds `obj` under its name, by the rule that cloudpickle has for functions."""
+    """Return whether a worker finds `obj` by its name, by cloudpickle's rule for functions."""
     found = internals._lookup_module_and_qualname(obj)
     return found is not None and not internals._is_registered_pickle_by_value(found[0])
 
@@ -333,7 +334,7 @@ def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> A
 
 
 def _proxy(key: bytes, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Return the proxy of what a manager of :mod:`multiprocessing` shares, in a process that this did not start."""
+    """Return a proxy of a :mod:`multiprocessing` manager, in a process that multiprocessing did not start."""
     from multiprocessing.process import current_process
 
     current_process().authkey = key
@@ -341,9 +342,9 @@ def _proxy(key: bytes, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def _skips_init(kind: type[BaseException]) -> bool:
-    """Return whether exceptions of a type are loaded without a call of ``__init__``, which may want other arguments.
+    """Return whether exceptions of a type are loaded without ``__init__``, which may need other arguments.
 
-    Those of Python itself need no such thing, nor does one that defines how it is pickled.
+    Python's own exceptions load as usual, and so does an exception that defines its pickling.
     """
     own = [vars(each) for each in kind.__mro__ if each.__flags__ & MADE_BY_PYTHON]
     names = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
@@ -351,9 +352,9 @@ def _skips_init(kind: type[BaseException]) -> bool:
 
 
 def _reduced_tensor(tensor: Any) -> Any:
-    """Return how a tensor of PyTorch is made again: as the array of its bytes, so that its memory goes as an array's.
+    """Return the call that makes a PyTorch tensor again from an array of its bytes. Its memory is sent like an array's.
 
-    Of a slice only its own elements travel.
+    For a slice, only its own elements are sent.
     """
     if not tensors.is_dense(tensor):
         tensor = tensor.clone().resolve_conj().resolve_neg()
@@ -364,13 +365,13 @@ def _reduced_tensor(tensor: Any) -> Any:
 # -- the name of the part that cannot travel ---------------------------------------------------------------------
 
 MAX_SECONDS, MAX_DEPTH = 0.05, 16
-"""Seconds to look for a name that is more exact, and steps from the value to a part, beyond which none is named."""
+"""Limits of the search for a part: seconds, and steps from the value to the part."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def culprit(name: str, value: Any, can_travel: Callable[[Any], bool]) -> str:
-    """Return the name and type of the innermost part of `value`, called `name`, that cannot travel by itself either.
+    """Return the name and type of the innermost part of `value` that alone cannot be sent. `value` is called `name`.
 
     >>> import threading
     >>> culprit("the task", {"x": 1, "guard": threading.Lock()}, lambda part: part == 1)
@@ -394,11 +395,11 @@ def culprit(name: str, value: Any, can_travel: Callable[[Any], bool]) -> str:
 _INSIDE: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords")
 }  # fmt: skip
-"""The attributes of types whose parts are not in a ``__dict__``."""
+"""Attributes of types whose parts are not in a ``__dict__``."""
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what `value` is made of, each part with what it is called."""
+    """Yield the name and the value of each part of `value`."""
     if hasattr(type(value), "named_parts"):
         yield from value.named_parts().items()
     elif isinstance(value, dict):
@@ -413,12 +414,12 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, (type, types.ModuleType)):
         kind: Any = type(value)
         names: Sequence[str] = _INSIDE.get(kind, ())
-        if kind.__reduce__ is object.__reduce__:  # else it is not pickled by its attributes
+        if kind.__reduce__ is object.__reduce__:  # otherwise it is not pickled by its attributes
             slots: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]  # pickle goes by it
             names = [*getattr(value, "__dict__", ()), *slots]
         for key in names:
             part, step = getattr(value, key, None), f"{name}.{key}"
-            if isinstance(value, AbstractDataSource):  # for the way to it is of no use
+            if isinstance(value, AbstractDataSource):  # name the source or function, because the path does not help
                 if isinstance(part, AbstractDataSource):
                     step = f"the {type(part).__name__}"
                 elif callable(part) and "fn" in key:

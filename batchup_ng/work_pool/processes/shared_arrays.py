@@ -1,17 +1,16 @@
-"""Large arrays that all workers of a pool read from one place: a copy that they share, or the file that an array maps.
+"""Large arrays that all workers of a pool read from one place: a shared copy, or the file that an array maps.
 
-A copy lies in the shared memory of the pool if that has room for it, else in a temporary file without a name, on a
-disk, which workers map in the same way.
+A copy lies in the shared memory of the pool if there is room for it. Otherwise it lies in a temporary file without a
+name, on a disk. Workers map both in the same way.
 
-Who owns what. A :class:`SharedCopies` belongs to one pool. A :class:`Copy` is lent to the constants that use it; when
-the last of them goes, on any thread and in the middle of anything, its block of the shared memory is put on a list (one
-``deque.append``, without a lock), and goes back at the next :meth:`SharedCopies.sweep`; a file is closed at once, and
-so gone. What crosses the boundary is the place of the copy; a worker maps it for itself, so that no other process sees
-what it writes. Of an array over a file, a :class:`FilePart` crosses; the worker opens the file again, by the path that
-the map was made with, which NumPy makes absolute.
+Ownership. A :class:`SharedCopies` belongs to one pool. The constants that use a :class:`Copy` own it. The last of them
+may go on any thread and inside any code. Then its block of the shared memory is put on a list (one append, no lock),
+and :meth:`SharedCopies.sweep` gives it back the next time. A file is closed at once, which deletes it. Workers get the
+place of the copy. Each maps it privately, so no other process sees its writes. For an array over a file, workers get a
+:class:`FilePart`. They open the file again, by the path of the memmap, which NumPy makes absolute.
 
-Memory that a living copy was made of is not copied again: it is found by its address, then all its bytes are compared.
-So two sources over one array share a copy, and one that was written to meanwhile gets a new one.
+Memory with a living copy is not copied again. The copy is found by the memory's address, then all bytes are compared.
+Two sources over one array therefore share a copy, and an array that was written to since then gets a new one.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ from .protocol import Placed
 from .shared_memory import Arena, ArenaFull, private
 
 PIECE = 1 << 26
-"""Bytes that are copied at once; between two pieces an interrupt has its turn."""
+"""Bytes copied at once. An interrupt can come between two pieces."""
 
 COMPARED = 1 << 20
-"""Bytes that are compared at once, few enough to stay in the cache."""
+"""Bytes compared at once, few enough to stay in the CPU's cache."""
 
 ROOM_TO_SPARE = 0.8
-"""The part of the free memory that a copy may take; the rest is for batches and what else the program needs."""
+"""Share of the free memory that a copy may take. The rest is for batches and the program."""
 
 
 class Copy:
-    """A copy that workers share: where it lies, its bytes, ``(n,) uint8``, the descriptor of its file if it has one."""
+    """A copy that workers share: its place, its bytes, ``(n,) uint8``, and the descriptor of its file, if any."""
 
     __slots__ = ("__weakref__", "bytes", "fd", "placed")
 
@@ -67,9 +66,9 @@ class Copy:
 
 
 class SharedCopies:
-    """The copies of one pool; safe to use from several threads.
+    """The copies of one pool. Safe to use from several threads.
 
-    `spill` is the folder for those that do not fit into memory; None for the temporary one.
+    `spill` is the folder for copies that do not fit into memory; None for the temporary folder.
     """
 
     def __init__(self, arena: Arena, spill: str | None = None) -> None:
@@ -81,15 +80,15 @@ class SharedCopies:
         self._dropped: collections.deque[Returned] = collections.deque()
 
     def copy(self, raw: memoryview) -> Copy:
-        """Return a copy of some memory, one that is there or a new one.
+        """Return the copy of `raw`. If there is none yet, make one.
 
-        Raises :class:`ArenaFull` if there is no room in memory nor in the folder; :class:`PoolClosed` if the pool was
-        closed, perhaps meanwhile.
+        Raises :class:`ArenaFull` if neither the memory nor the folder has room; :class:`PoolClosed` if the pool was
+        closed before or during the copy.
         """
         self.sweep()
         memory = np.frombuffer(raw, np.uint8)
         key = address_of(memory), memory.nbytes
-        with self._lock:  # one at a time, so that two threads do not copy the same array
+        with self._lock:  # one at a time, otherwise two threads could copy the same array
             self._check_open()
             copy = self._copies.get(key)
             if copy is None or not _equal(memory, copy.bytes):
@@ -134,13 +133,13 @@ class SharedCopies:
             raise PoolClosed("the pool was closed before the arrays of a source were copied for it; make a new one")
 
     def sweep(self) -> None:
-        """Give back the memory of copies that nothing uses any more."""
+        """Give back the memory of unused copies."""
         with contextlib.suppress(IndexError):
             while True:
                 self.arena.give_back(self._dropped.popleft().block)
 
     def close(self) -> None:
-        """Make no copies any more, and wait until one that is being made has ended; the arena may be closed then."""
+        """Refuse new copies and wait for the end of one under way. The arena may be closed afterwards."""
         self._closed = True
         with self._lock:
             self._copies.clear()
@@ -152,7 +151,7 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def checked_folder(spill: Any) -> str | None:
-    """Return the folder that the user named for copies that do not fit into memory, None for none.
+    """Return the user's folder for copies that do not fit into memory; None if the user named none.
 
     Raises :class:`ArgumentError` if it does not exist or lies in memory, :class:`ArgumentTypeError` if it is no path.
     """
@@ -169,13 +168,13 @@ def checked_folder(spill: Any) -> str | None:
 
 
 def temporary_folder() -> str | None:
-    """Return the temporary folder, or ``/var/tmp`` if that lies in memory; None if both do."""
+    """Return the temporary folder, or ``/var/tmp`` if the first lies in memory; None if both do."""
     folders = [tempfile.gettempdir(), "/var/tmp"]
     return next((folder for folder in folders if os.path.isdir(folder) and not _lies_in_memory(folder)), None)
 
 
 def _lies_in_memory(folder: str) -> bool:
-    """Return whether the file system of a folder keeps its files in memory; False where that is not known."""
+    """Return whether the file system of a folder keeps its files in memory; False if that is unknown."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):
@@ -192,8 +191,8 @@ def _lies_in_memory(folder: str) -> bool:
 def memory_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], int]:
     """Return the memory of an array, ``(n,) uint8``, with the strides and the offset of the array in it.
 
-    Repeated rows and sliding windows have less memory than elements. An array that consists mostly of gaps is copied
-    first, its axes in the order of memory.
+    Repeated rows and sliding windows have less memory than elements. If an array consists mostly of gaps, it is copied
+    first, with its axes in the order of memory.
     """
     low, high = byte_bounds(array)
     if high - low > 2 * array.nbytes:
@@ -203,12 +202,12 @@ def memory_of(array: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], int]:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return where the first element of an array lies."""
+    """Return the address of the first element of an array."""
     return int(array.__array_interface__["data"][0])
 
 
 class _Memory:
-    """Memory of an array as NumPy takes it; nothing is written by way of this."""
+    """Memory of an array, for NumPy. Nothing is written through it."""
 
     __slots__ = ("__array_interface__", "array")
 
@@ -218,7 +217,7 @@ class _Memory:
 
 
 def words_for(raw: memoryview) -> str:
-    """Return what an array is called that has this memory."""
+    """Describe the array that has this memory, in words."""
     owner = getattr(raw.obj, "base", None)
     of = f" of shape {owner.array.shape} and dtype {owner.array.dtype}" if isinstance(owner, _Memory) else ""
     return f"an array{of}, {raw.nbytes} bytes,"
@@ -230,8 +229,8 @@ def words_for(raw: memoryview) -> str:
 class FilePart(NamedTuple):
     """The part of a file that an array lies over.
 
-    `start` is where in the part the first element is, `writable` whether the array may be written to. Without `inode`
-    it is the file of that path, whichever it is.
+    `start` is the offset of the first element in the part. `writable` says whether the array may be written to. If
+    `inode` is 0, any file at the path is accepted.
     """
 
     path: str
@@ -246,8 +245,8 @@ class FilePart(NamedTuple):
 def file_part(array: np.ndarray) -> FilePart | None:
     """Return the part of a file that `array` lies over; None if it lies over none, or the file has lost its name.
 
-    A memmap that was opened to be copied on write lies over none, for the file does not have what was written to it.
-    Raises :class:`SerializationError` if the file was cut short.
+    A copy-on-write memmap counts as an array without a file, because the file does not have its changes. Raises
+    :class:`SerializationError` if the file was cut short.
     """
     root = _root_of(array)
     filename = getattr(root, "filename", None)
@@ -273,7 +272,7 @@ def file_part(array: np.ndarray) -> FilePart | None:
 
 
 def _root_of(array: np.ndarray) -> np.memmap | None:
-    """Return the memmap that `array` is, or is a view of: the one that the file was mapped for."""
+    """Return the memmap that mapped the file under `array`: the array itself, or the base of its views."""
     owner: Any = array
     while owner is not None:
         below = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
@@ -284,20 +283,20 @@ def _root_of(array: np.ndarray) -> np.memmap | None:
 
 
 def _has_no_name(address: int) -> bool:
-    """Return whether the file that is mapped at `address` was deleted, or another took its name."""
+    """Return whether the file mapped at `address` was deleted, or another file has its name."""
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
             low, _, high = line.partition(" ")[0].partition("-")
             if int(low, 16) <= address < int(high, 16):
                 return line.rstrip("\n").endswith(" (deleted)")
-    return False  # not Linux: the worker compares the numbers that the path has now
+    return False  # not Linux: the worker compares the device and inode of the path
 
 
 def reopened(part: FilePart) -> np.ndarray:
-    """Return the bytes of a part of a file, ``(nbytes,) uint8``, read-only if that is enough; only in a worker.
+    """Return the bytes of a part of a file, ``(nbytes,) uint8``, read-only if that is enough. Only in a worker.
 
-    What is written there reaches neither the file nor another process. Raises :class:`SampleReadError` if the file
-    cannot be read, or is not the one that it was.
+    Changes reach neither the file nor another process. Raises :class:`SampleReadError` if the file cannot be read, or
+    is another file than before.
     """
     key = part.path, part.device, part.inode, part.writable
     with _lock:
@@ -308,7 +307,7 @@ def reopened(part: FilePart) -> np.ndarray:
 
 
 _open: weakref.WeakValueDictionary[Any, mmap.mmap] = weakref.WeakValueDictionary()
-"""The files that this worker has mapped, each once however many arrays lie over it."""
+"""The files that this worker has mapped, each once regardless of the number of its arrays."""
 _lock = threading.Lock()
 
 

@@ -1,9 +1,9 @@
-"""Objects that reach each worker once, kept there until the pool forgets them.
+"""Objects that reach each worker once. Workers keep them until the pool drops them.
 
-Who owns what. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number, the shared copies
-of its large arrays; tasks carry a :class:`ConstantRef` in its place. A worker gets the pickle in a frame before the
-first task that needs it, on the same socket. When the last reference to the :class:`SharedConstant` goes, its copies
-are released, the workers get a message to forget it; a task that is on its way holds the constants that it needs.
+Ownership. In the pool's process a :class:`SharedConstant` owns its value, its pickle, its number and the shared copies
+of its large arrays. Tasks contain a :class:`ConstantRef` instead. A worker gets the pickle in a frame before the first
+task that needs it, on the same socket. When the last reference to the :class:`SharedConstant` goes, its copies are
+released, and workers get a message to drop it. A task on its way holds the constants that it needs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _numbers = itertools.count(1)
 
 
 class SharedConstant:
-    """A value that reaches each worker once. Made by ``pool.shared_constant``; it must not change afterwards.
+    """A value that reaches each worker once. ``pool.shared_constant`` makes one. The value must not change afterwards.
 
-    It is packed when it is made, which copies small arrays; :meth:`share` puts large ones where workers can map them.
+    The constructor packs the value and copies small arrays. :meth:`share` puts large arrays where workers can map them.
 
     Attributes:
         arrays: How its large arrays reach workers: ``"shared"`` (one copy in memory), ``"spilled"`` (one copy in a
-            temporary file), ``"mapped"`` (from files), ``"sent"`` (a copy for each worker); ``""`` where there are none
-            or it was not shared yet.
-        copies: What keeps the copies of its arrays.
-        slot_bytes: How large the slots are to be that results made with it are written to; 0 where that is not known.
+            temporary file), ``"mapped"`` (from files), ``"sent"`` (a copy for each worker); ``""`` if there are none or
+            the value is not shared yet.
+        copies: The copies of its arrays. This list keeps them alive.
+        slot_bytes: Size of the slots for results that are made with it; 0 if it is unknown.
 
     Raises:
-        SerializationError: it cannot be pickled.
+        SerializationError: the value cannot be pickled.
     """
 
     def __init__(self, value: Any, packer: type[Packer] | None = None) -> None:
@@ -45,14 +45,14 @@ class SharedConstant:
         self.copies: list[Copy] = []
         self.slot_bytes = 0
         packed = pack(value, packer)
-        # Workers get it one after the other, a replacement much later: all see the bytes of now.
+        # Workers get it one after the other, a replacement much later. All must see the present bytes.
         buffers = [raw if raw.nbytes >= SMALLEST_APART else memoryview(bytes(raw)) for raw in packed.buffers]
         self._packed = packed._replace(buffers=buffers)
         self._home: SharedCopies | None = None
         self._frame: list[Piece] | None = None
 
     def share(self, home: SharedCopies | None) -> None:
-        """Copy the large arrays to where workers can map them, or send them where `home` is None; once.
+        """Copy the large arrays to `home`, where workers can map them. If it is None, they are sent. Called once.
 
         Raises :class:`SerializationError` if there is no room for a copy.
         """
@@ -62,7 +62,7 @@ class SharedConstant:
         self._frame = protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, buffers)
 
     def _placed(self, raw: memoryview, home: SharedCopies | None) -> Placed | memoryview:
-        """Return where the memory of an array was put; that memory, if it is sent along."""
+        """Return the place of an array's copy; if the array is sent along, return `raw`."""
         if raw.nbytes < SMALLEST_APART:
             return raw
         if home is None:
@@ -91,13 +91,13 @@ class SharedConstant:
         return copy.placed
 
     def frame(self, home: SharedCopies | None) -> list[Piece]:
-        """Return the frame for workers of the pool with those copies; one that it was not shared with gets all data."""
+        """Return the frame for workers of the pool with the copies `home`. For another pool, it contains all data."""
         if self._frame is not None and self._home is home:
             return self._frame
         return protocol.pieces(Kind.CONSTANT, self.number, self._packed.pickled, self._packed.buffers)
 
     def saw(self, nbytes: int) -> None:
-        """Take note of the bytes that a result needs in its slot: slots are as large as the largest of late."""
+        """Record the bytes that a result needs in its slot. Slots are as large as the largest recent result."""
         self.slot_bytes = max(nbytes, self.slot_bytes - (self.slot_bytes >> 10))
 
     def __reduce__(self) -> Any:
@@ -105,16 +105,16 @@ class SharedConstant:
 
 
 class ConstantRef(NamedTuple):
-    """Stands for a shared constant among the arguments of a task."""
+    """The stand-in for a shared constant in the arguments of a task."""
 
     number: int
 
 
 class WorkerConstants:
-    """What a worker holds: constants, its view of the shared memory, its number; read by several threads.
+    """A worker's constants, its view of the shared memory and its number. Several threads read them.
 
-    `worker` is the number that it has among the workers of its pool: no other that lives has the same, and one that was
-    started in the place of a dead one has a free one.
+    `worker` is the worker's number in its pool. No other living worker has this number. A worker that replaces a dead
+    one gets a free number.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class WorkerConstants:
         self._not_loaded: dict[int, Frame] = {}
 
     def put(self, frame: Frame) -> None:
-        """Load a constant that has arrived; an error in that is raised by each task that needs it."""
+        """Load a constant that has arrived. If that fails, each task that needs the constant raises the error."""
         try:
             placed = [buffer for buffer in frame.buffers if type(buffer) is Placed]
             if self.view is not None and placed:

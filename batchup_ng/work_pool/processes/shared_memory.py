@@ -1,4 +1,4 @@
-"""The memory that the pool's process and its workers share: one mapping of a file without a name.
+"""The memory that the pool's process and its workers share: one mapped file without a name.
 
     consumer's process                                         worker
     ┌───────────────────────────────┐                          ┌──────────────────────────┐
@@ -7,10 +7,10 @@
     │  └─ copies of large arrays    │                          │                          │
     └───────────────────────────────┘                          └──────────────────────────┘
 
-Who owns what. The pool's process alone gives out and takes back; a worker only writes to the slot of its task. The
-file has no name, so that nothing is left after any process is killed. It is as long as the machine's memory is large
-and at first has no page in it; a block's pages are made when it is taken, by a call that answers with an error where
-there are none, so that no process meets a SIGBUS later; they go back to the system with the block.
+Ownership. Only the pool's process gives out blocks and takes them back. A worker only writes to the slot of its task.
+The file has no name, so nothing is left after any process is killed. It is as long as the machine's memory, and has no
+pages at first. The pages of a block are allocated when the block is taken. If there are none, this call returns an
+error, so no process gets a SIGBUS later. The pages go back to the system with the block.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ PAGE = mmap.PAGESIZE
 
 
 class ArenaFull(MemoryError):
-    """The shared memory has no room for what was asked."""
+    """The shared memory has no room for a block of this size."""
 
 
 class Arena:
-    """Gives out blocks of a shared file; safe to use from several threads.
+    """Gives out blocks of a shared file. Safe to use from several threads.
 
-    All together can have `span` bytes, by default the machine's memory; `taken` are those of the blocks that are out.
+    All blocks together have at most `span` bytes, by default the machine's memory. `taken` is the bytes in use.
     """
 
     def __init__(self, span: int | None = None) -> None:
@@ -60,11 +60,11 @@ class Arena:
         self.taken = 0
 
     def take(self, nbytes: int, pieces: Iterable[memoryview] | None = None) -> Block:
-        """Return a block of at least `nbytes`, whose pages are there and hold `pieces`, one after the other.
+        """Return a block of at least `nbytes` with allocated pages that contain `pieces`, one after the other.
 
-        These go through the file, not the mapping: the system then need not clear the pages first, which halves the
-        time (measured), and the interpreter's lock is free meanwhile. Then this process maps them: a page that one
-        worker alone maps would be counted as that worker's own. Raises :class:`ArenaFull`.
+        The pieces are written to the file, not to the mapping. The system then does not clear the pages first, which
+        halves the time (measured), and the write releases the interpreter's lock. Then this process maps the pages,
+        because a page that only one worker maps would count as that worker's own. Raises :class:`ArenaFull`.
         """
         mapping = self._map
         if mapping is None:
@@ -100,7 +100,7 @@ class Arena:
         raise ArenaFull(f"{size} bytes were asked for, and of {self.span} {self.taken} are taken")
 
     def give_back(self, block: Block) -> None:
-        """Take a block back: its pages go back to the system."""
+        """Take a block back. Its pages go back to the system."""
         mapping = self._map
         if mapping is None:
             return
@@ -115,7 +115,7 @@ class Arena:
             self._room = room
 
     def close(self) -> None:
-        """Close the file; what is out keeps its memory until nothing refers to it. May be called again."""
+        """Close the file. A block in use keeps its memory until nothing refers to it. May be called again."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             self._map = None
@@ -125,12 +125,12 @@ class Arena:
 def _mapped(fd: int, size: int) -> mmap.mmap:
     mapping = mmap.mmap(fd, size)
     with contextlib.suppress(AttributeError, OSError):
-        mapping.madvise(mmap.MADV_DONTDUMP)  # nor need it be in the file that a crash leaves
+        mapping.madvise(mmap.MADV_DONTDUMP)  # leaves it out of core dumps
     return mapping
 
 
 class SharedView:
-    """The shared memory from a worker's side: `bytes` is all of it, ``(span,) uint8``, as every process sees it."""
+    """The shared memory in a worker. `bytes` is all of it, ``(span,) uint8``, the same for every process."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -138,9 +138,9 @@ class SharedView:
         self.address = self.bytes.ctypes.data
 
     def private(self, places: Collection[Placed]) -> dict[Placed, np.ndarray]:
-        """Return the memory at `places`, ``(size,) uint8`` each; what is written there only this process sees.
+        """Return the memory at `places`, ``(size,) uint8`` each. Only this process sees changes to it.
 
-        Where :func:`private` maps it read-only it is so.
+        It is read-only if :func:`private` maps it so.
         """
         found = {place: _opened(place) for place in places if place.fd >= 0}
         shared = [place for place in places if place.fd < 0]
@@ -153,15 +153,15 @@ class SharedView:
 
 
 def _opened(place: Placed) -> np.ndarray:
-    """Return the bytes of a file without a name, by way of the descriptor that another process has of it."""
+    """Return the bytes of a file without a name, opened by another process's descriptor."""
     with open(f"/proc/{place.pid}/fd/{place.fd}", "rb") as file:
         return np.frombuffer(private(file.fileno(), place.size), np.uint8)
 
 
 def private(fd: int, size: int = 0, offset: int = 0) -> mmap.mmap:
-    """Return a map of a part of a file, by default of all of it; what is written there only this process sees.
+    """Map a part of a file, by default all of it. Only this process sees changes to it.
 
-    More than the system promises memory for, should all of it be written to, is mapped read-only.
+    If the system does not promise memory for a copy of all its pages, the part is mapped read-only.
     """
     try:
         return mmap.mmap(fd, size, access=mmap.ACCESS_COPY, offset=offset)
@@ -170,18 +170,18 @@ def private(fd: int, size: int = 0, offset: int = 0) -> mmap.mmap:
 
 
 class Slot(NamedTuple):
-    """A slot on lease, by its offset in the shared file: free again when nothing refers to its bytes any more."""
+    """A slot on lease: its offset in the shared file, and its bytes. It is free again when nothing refers to them."""
 
     offset: int
     bytes: np.ndarray
 
 
 class SlotPool:
-    """The slots of an arena: blocks that batches are written to, used again when nothing refers to the batch.
+    """The slots of an arena: blocks for batches. A slot is used again when nothing refers to its batch.
 
-    All together have at most `max_bytes`. `refused` is why there was no memory for one, with what it needed and what
-    was free; empty if there always was. Safe to use from several threads. A lease may end in the middle of anything, so
-    giving back is one append to a deque, without a lock.
+    All slots together have at most `max_bytes`. `refused` says why there was no memory for a slot, with the needed and
+    the free bytes; empty if there always was. Safe to use from several threads. A lease may end inside any code, so a
+    slot is returned by one append to a deque, without a lock.
     """
 
     def __init__(self, arena: Arena, max_bytes: int) -> None:
@@ -194,7 +194,7 @@ class SlotPool:
         self._closed = False
 
     def take(self, nbytes: int) -> Slot | None:
-        """Return a slot of at least `nbytes`; None where the budget or the system's memory has none."""
+        """Return a slot of at least `nbytes`; None if the budget or the system's memory has no room."""
         size = size_class(nbytes)
         free = self._free.get(size)
         if free is None:
@@ -230,9 +230,9 @@ class SlotPool:
         self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"
 
     def _release(self, nbytes: int) -> None:
-        """Give free slots back to the arena until `nbytes` are gone, if there are so many."""
+        """Return free slots to the arena until they amount to `nbytes`, or none is left."""
         for free in list(self._free.values()):
-            with contextlib.suppress(IndexError):  # no more of that size
+            with contextlib.suppress(IndexError):  # no more slots of this size
                 while nbytes > 0:
                     block = free.pop().block
                     self._arena.give_back(block)
@@ -240,7 +240,7 @@ class SlotPool:
                     nbytes -= block.size
 
     def close(self) -> None:
-        """Release what is free; slots that are out keep their memory until nothing refers to them."""
+        """Release free slots. Slots in use keep their memory until nothing refers to them."""
         with self._lock:
             self._closed = True
             self._release(self.bytes)
@@ -248,7 +248,7 @@ class SlotPool:
 
 
 def _reasonable_span() -> int:
-    """Return the machine's memory in bytes, or what a limit on address space leaves of it."""
+    """Return the machine's memory in bytes, or less if there is a limit on address space or file size."""
     span = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for limit, share in ((resource.RLIMIT_AS, 4), (resource.RLIMIT_FSIZE, 1)):
         soft, _ = resource.getrlimit(limit)

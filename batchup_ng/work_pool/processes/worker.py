@@ -1,8 +1,8 @@
-"""What runs in a worker process: reads tasks from its socket, writes results to it.
+"""The loop of a worker process: it reads tasks from its socket and writes results to it.
 
-The worker owns its end of the socket and its reused buffers; the slots that it writes batches to are lent to it, task
-by task. Between tasks it ends when the pool's end of the socket is closed; in a task the pool kills it soon after. If
-the pool's process is gone the system kills it at once (:mod:`~.parent_death`). Tasks are run by :mod:`~.execution`.
+The worker owns its end of the socket and its reused buffers. For each task it borrows a slot to write the batch to.
+Between tasks, the worker ends when the pool's end of the socket is closed. In a task, the pool kills it soon after. If
+the pool's process is gone, the system kills it at once (:mod:`~.parent_death`). :mod:`~.execution` runs the tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .shared_memory import SharedView
 def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
 
-    At the end of the pipe `life_fd` the system kills this process; `arena_fd` is the shared memory, -1 for none.
+    When the pipe `life_fd` ends, the system kills this process. `arena_fd` is the shared memory, -1 for none.
     """
     ignore_interrupts()
     parent_death.hang_on(life_fd)
@@ -36,20 +36,20 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
         try:
             view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
         except OSError as error:
-            # In words, for the pool sees nothing but an exit code otherwise.
+            # In words, because the pool otherwise sees only an exit code.
             protocol.write_frame(sock, protocol.pieces(Kind.ERROR, 0, *dump(f"{error}; it may be the limit on memory")))
             os._exit(1)
         WorkerLoop(sock, view, threads).serve()
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C, which reaches the whole group of processes, to the pool; it was held back until now."""
+    """Leave Ctrl-C to the pool: it reaches the whole group of processes. It was blocked until now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 class WorkerLoop:
-    """Serves one socket."""
+    """The loop that serves one socket."""
 
     def __init__(self, sock: socket.socket, view: SharedView | None, threads: int) -> None:
         self._sock = sock
@@ -80,7 +80,7 @@ class WorkerLoop:
                 del frame
 
     def _lend(self) -> None:
-        """Let this thread have those that wait for tasks take part in its reading."""
+        """Let idle threads help this thread to read."""
         lender.lend = lambda work, most: [self._executor.submit(work) for _ in range(min(most, self._threads - 1))]
 
     def _run(self, frame: Frame) -> None:

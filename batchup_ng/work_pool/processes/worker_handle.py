@@ -1,4 +1,4 @@
-"""A worker as the dispatcher sees it: its process, its socket, what it was lent."""
+"""A worker as the dispatcher sees it: its process, its socket, its slots."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .shared_memory import Slot, SlotPool
 
 
 class WorkerHandle(ScheduledWorker[ProcessJob]):
-    """A worker process, which has this number in its pool.
+    """A worker process with its number in the pool.
 
-    Large buffers that come over its socket are read to `memory`, its slots come from `slots`.
+    Large buffers from its socket are read into `memory`. Its slots come from `slots`.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         self.sent: dict[int, tuple[ProcessJob, Slot | None]] = {}
 
     def send(self, job: ProcessJob, copies: SharedCopies | None) -> None:
-        """Queue a job, after the constants that it needs and this worker has not."""
+        """Queue a job. First queue the constants that it needs and this worker does not have."""
         kind, pickled, buffers, constants = job.task
         for constant in constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
                 self.loads(job)
                 self.writer.add(constant.frame(copies))
-        # Taken as late as this, so that few slots go round, the one that was freed last first: it is in the caches.
+        # Taken late, to use few slots. The slot that was freed last comes first, because it is in the CPU's caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
         slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
@@ -54,7 +54,7 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         self.writer.add(protocol.pieces(kind, job.number, pickled, [*buffers, *placed]))
 
     def forget(self, number: int) -> None:
-        """Tell the worker that a constant is no longer needed."""
+        """Let the worker drop a constant."""
         if number in self.constants:
             self.constants.discard(number)
             self.writer.add(protocol.pieces(Kind.FORGET, number))
@@ -70,12 +70,12 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         return f"{who} {describe_exit(code)}"
 
     def kill(self) -> None:
-        """Kill the process; its end is noticed as any other."""
+        """Kill the process. The dispatcher notices its end like any other."""
         self.process.kill()
 
 
 def resolve(frame: Frame, slot: Slot | None) -> None:
-    """Put the memory of the slot that a result lies in the place of its offsets."""
+    """Replace the offsets in a result by the memory of its slot."""
 
     def find(placed: Placed) -> Any:
         start = -1 if slot is None else placed.offset - slot.offset

@@ -1,7 +1,7 @@
-"""What runs on a node of the cluster: an actor, which is one worker.
+"""The actor, one worker on a node of the cluster.
 
-An actor owns nothing but the constants that it was sent and memory that its tasks reuse; it asks its pool for nothing.
-All that it is given and gives back is made of numbers, bytes and arrays, so that Ray has nothing to pickle by value.
+An actor owns only its constants and the memory that its tasks reuse. It requests nothing from its pool. Its arguments
+and results consist of numbers, bytes and arrays, so Ray has nothing to pickle by value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..processes.serialization import SMALLEST_APART
 from ..processes.shared_constants import WORKER_CONSTANTS
 
 FileFacts = tuple[str, int, int]
-"""The path of a file, its bytes, the second in which it was changed."""
+"""The path of a file, its size in bytes, the second of its last change."""
 
 
 class Greeting(NamedTuple):
-    """What an actor says of itself when it has started."""
+    """The answer of an actor that has started."""
 
     version: str
     node: str
@@ -33,10 +33,10 @@ class Greeting(NamedTuple):
 
 
 class Actor:
-    """One worker; its calls come one at a time, in the order in which they were sent.
+    """One worker. Its calls run one at a time, in the order of sending.
 
     Args:
-        number: That of its seat in the pool, which no other actor has; it stays the same when Ray starts it again.
+        number: Number of its seat, which no other actor of the pool has. Ray keeps it when it starts the actor again.
     """
 
     def __init__(self, number: int) -> None:
@@ -52,7 +52,7 @@ class Actor:
         return tuple(Greeting(__version__, *self._here, os.getpid()))
 
     def keep(self, number: int, constant: tuple[bytes, list[FileFacts], list[Any]]) -> None:
-        """Load a constant: its pickle, the files that it reads, its arrays, large ones of which are read-only."""
+        """Load a constant: its pickle, the files that it reads, its arrays. Large arrays are read-only."""
         pickled, files, arrays = constant
         buffers = [each if each.nbytes >= SMALLEST_APART else bytearray(each) for each in arrays]
         WORKER_CONSTANTS.put(CheckedFrame(Kind.CONSTANT, number, pickled, buffers, files, self._here[1]))
@@ -62,14 +62,14 @@ class Actor:
         WORKER_CONSTANTS.forget(number)
 
     def run(self, task: list[Any]) -> tuple[int, bytes, list[Any]]:
-        """Run a task, one argument as Ray takes its time over each.
+        """Run a task. It is one argument, because Ray is slow with each argument.
 
         Args:
-            task: The greeting of the actor that is meant, the kind, the number, the pickle, its memory.
+            task: The greeting of the intended actor, the kind, the number, the pickle, its memory.
 
         Returns:
-            The kind of the answer, its pickle, the memory of its large arrays. If that actor died while it had nothing
-            to do, and Ray started this one in its place: ``READY``, nothing, the greeting of this one.
+            The kind of the answer, its pickle, the memory of its large arrays. If the intended actor died while it was
+            idle, and Ray started this one instead: ``READY``, no bytes, the greeting of this actor.
         """
         greeting, kind, number, pickled, buffers = task
         if greeting != self.greet():
@@ -79,7 +79,7 @@ class Actor:
 
 
 class CheckedFrame(Frame):
-    """A constant that is loaded if the files that it reads are here as they are at the pool."""
+    """A constant that loads only if the files that it reads are the same here as at the pool."""
 
     __slots__ = ("_files", "_node")
 
@@ -95,7 +95,7 @@ class CheckedFrame(Frame):
             check_file(path, nbytes, changed, self._node)
         try:
             return super().load()
-        except Exception as error:  # of all samples, so that no policy may leave some out
+        except Exception as error:  # it concerns all samples, so no policy may skip some
             raise ClusterError(
                 f"node {self._node} cannot load the source ({type(error).__name__}: {error}); install there what it "
                 f"imports, or have Ray send it: runtime_env={{'py_modules': [...]}} of the first pool, or of ray.init"
@@ -103,7 +103,7 @@ class CheckedFrame(Frame):
 
 
 def check_file(path: str, nbytes: int, changed: int, node: str) -> None:
-    """Raise a :class:`ClusterError` if a file is not there, or not as it is where the pool is."""
+    """Raise a :class:`ClusterError` if a file is missing here or differs from the pool's file."""
     try:
         found = os.stat(path)
     except OSError as error:

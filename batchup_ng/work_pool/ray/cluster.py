@@ -1,7 +1,7 @@
-"""The connection of this program to a Ray cluster, which its pools share; how actors are asked for there.
+"""The connection of this program to a Ray cluster, which its pools share, and the options for actors there.
 
-A program that is connected already stays so. Else the first pool connects it, or starts a cluster on this machine, and
-the last one that is closed ends that.
+If the program is already connected, it stays connected. Otherwise the first pool connects it, or starts a cluster on
+this machine, and the close of the last pool ends that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ...errors import ArgumentError
 from ..processes.process import same_bits
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds within which the head of a cluster has to take a connection."""
+"""Seconds for the head of a cluster to accept a connection."""
 
 _lock = threading.Lock()
 
 
 class _Connection:
-    """A connection that a pool made: which, for which `address`, and how many pools use it."""
+    """A connection that a pool made: its identity, the requested `address`, and the number of pools that use it."""
 
     def __init__(self, ray: Any, address: str | None) -> None:
         self.identity = _identity(ray)
@@ -34,7 +34,7 @@ _made: _Connection | None = None  # the last one
 
 
 def _identity(ray: Any) -> tuple[str, str]:
-    """Return what no other connection has: jobs are numbered by cluster, nodes are named at random."""
+    """Return the unique identity of a connection: jobs are numbered per cluster, nodes have random names."""
     context = ray.get_runtime_context()
     return context.get_node_id(), context.get_job_id()
 
@@ -53,13 +53,14 @@ def ray_module() -> Any:
 
 
 class Cluster:
-    """A connection, for one pool; `runtime_env` says what actors need, if it is the first.
+    """A connection, for one pool. The first pool passes its `runtime_env` to the connection.
 
     Attributes:
-        runtime_env: What is left to say of it for actors: Ray takes modules of this machine for a connection alone.
+        runtime_env: The `runtime_env` for the actors, None if the connection has it. Ray accepts modules of this
+            machine only for a connection.
 
     Raises:
-        ArgumentError: the program is connected to another cluster than that at `address`.
+        ArgumentError: the program is connected to a cluster that is not at `address`.
         ConnectionError: there is no cluster there.
     """
 
@@ -84,16 +85,16 @@ class Cluster:
                 self._made.users += 1
 
     def connected(self) -> bool:
-        """Return whether the connection is still the one that was made."""
+        """Return whether the program still has this connection."""
         return bool(self.ray.is_initialized() and _identity(self.ray) == self._identity)
 
     def check(self) -> None:
-        """Raise a ``ConnectionError`` if the connection was ended: Ray would start a cluster of its own for a call."""
+        """Raise a ``ConnectionError`` if the connection was ended. Else a call of Ray would start a new cluster."""
         if not self.ray.is_initialized():
             raise ConnectionError("the program is not connected to Ray")
 
     def leave(self) -> None:
-        """End the connection if nobody else of ours uses it."""
+        """End the connection if a pool made it and no other pool uses it."""
         with _lock:
             if self._made is not None:
                 self._made.users -= 1
@@ -102,22 +103,22 @@ class Cluster:
                 self._made = None
 
     def room_for(self, need: dict[str, float]) -> int:
-        """Return for how many actors that need so much of each resource there is room now, if nodes shared theirs."""
+        """Return how many actors that need `need` would fit now, if all nodes shared their resources."""
         self.check()
         free = self.ray.available_resources()
         return min([int(free.get(name, 0.0) / amount + 1e-9) for name, amount in need.items()])
 
     def free(self) -> dict[str, float]:
-        """Return how much of each resource is free now, in all nodes together; without what Ray sets for itself."""
+        """Return how much of each resource is free now on all nodes together, without Ray's own resources."""
         self.check()
         found = self.ray.available_resources()
         return {name: amount for name, amount in found.items() if not name.startswith(("node:", "memory", "object_"))}
 
 
 def _answering(address: str | None) -> str | None:
-    """Return the address of a cluster that answers; Ray itself tries one that does not for minutes.
+    """Return the address of a cluster that answers. If none answers, Ray itself would try for minutes.
 
-    What ``RAY_ADDRESS`` names, or the last cluster of this machine left in a file, is looked for as Ray does.
+    Like Ray, look for the address in ``RAY_ADDRESS``, then in the file that the last cluster of this machine left.
     """
     if address == "local":
         return address
@@ -129,7 +130,7 @@ def _answering(address: str | None) -> str | None:
         found = os.environ.get("RAY_ADDRESS") or left
     host, _, port = (found or "").rpartition(":")
     if not host or not port.isdecimal():
-        return address  # which Ray knows what to do about
+        return address  # Ray handles it
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()
     except OSError as error:
@@ -143,7 +144,7 @@ def _answering(address: str | None) -> str | None:
 
 
 def actor_options(need: dict[str, float], runtime_env: dict[str, Any] | None) -> dict[str, Any]:
-    """Return how Ray is to make actors."""
+    """Return Ray's options for making actors."""
     runtime_env = runtime_env or {}
     return {
         "num_cpus": need.get("CPU", 0.0),
@@ -156,11 +157,11 @@ def actor_options(need: dict[str, float], runtime_env: dict[str, Any] | None) ->
 
 
 def last_line(error: BaseException) -> str:
-    """Return what Ray says behind its traceback."""
+    """Return Ray's message after its traceback."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
 def cause_of_death(error: BaseException) -> str:
-    """Return why an actor is lost; where Ray does not know, it says that the actor may come back."""
+    """Return why an actor is lost. If Ray does not know, its own text would say that the actor may come back."""
     known = type(error).__name__ != "ActorUnavailableError"
     return last_line(error) if known else "its process ended, or its machine is out of reach"

@@ -1,4 +1,4 @@
-"""Objects that reach each actor once: through the object store of its node, which has one copy for all actors there."""
+"""Objects that reach each actor once, through the object store of its node. The store has one copy for all actors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..processes.shared_constants import SharedConstant
 from .actor import FileFacts
 
 MOST_FILES = 1000
-"""Files of an accessor that are compared with those of each node: evenly spaced ones, where there are more."""
+"""Largest number of an accessor's files that are compared on each node. If there are more, they are evenly spaced."""
 
 
 class RayConstant(SharedConstant):
-    """A value that reaches each node once. What it lies over in files is read there from files of the same paths.
+    """A value that reaches each node once. Its data in files is read there from files with the same paths.
 
     Attributes:
-        ref: The object in Ray's store, which lives as long as this.
+        ref: The object in Ray's store. It lives as long as this constant.
     """
 
     def __init__(self, value: Any, ray: Any) -> None:
@@ -35,7 +35,7 @@ class RayConstant(SharedConstant):
 
 
 class NodePacker(Packer):
-    """Notes the files that a value reads, and sends arrays over files by their paths alone."""
+    """Records the files that a value reads, and sends arrays over files by path only."""
 
     def reducer_override(self, obj: Any) -> Any:
         if hasattr(type(obj), "file_paths"):  # an accessor over files
@@ -44,16 +44,16 @@ class NodePacker(Packer):
 
     def file_part(self, array: np.ndarray) -> FilePart | None:
         part = file_part(array)
-        return None if part is None else part._replace(device=0, inode=0)  # numbers of this machine
+        return None if part is None else part._replace(device=0, inode=0)  # valid only on this machine
 
 
 def spaced(n: int) -> Sequence[int]:
-    """Return the numbers below `n`, at most :data:`MOST_FILES` of them, evenly spaced."""
+    """Return at most :data:`MOST_FILES` of the numbers below `n`, evenly spaced."""
     return range(n) if n <= MOST_FILES else [k * n // MOST_FILES for k in range(MOST_FILES)]
 
 
 def facts_of(path: str) -> list[FileFacts]:
-    """Return what a file must be like on other nodes; nothing where this one cannot see it."""
+    """Return the facts that a file must match on other nodes; none if this node cannot see it."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,15 +1,15 @@
-"""The dispatcher of the Ray pool: starts, replaces and ends actors, and does what the schedule says.
+"""The dispatcher of the Ray pool: it starts, replaces and ends actors, as the schedule decides.
 
-Who owns what. One thread owns all of it: the actors, the calls that are under way, the :class:`~..processes.schedule.\
-Schedule`. What others want of it, users of the pool, Ray's own threads that have the answer of a call, the collector,
-they put into its inbox, a queue, as functions to call. So there is no lock, and nobody but this thread waits for Ray.
+Ownership. One thread owns everything: the actors, the calls under way, the :class:`~..processes.schedule.Schedule`.
+Users of the pool, Ray's threads with the answer of a call, and the collector put functions into its inbox, a queue, and
+the thread calls them. So there is no lock, and only this thread waits for Ray.
 
-A batch arrives in the object store of this machine and is copied here, into reused memory, while the consumer is at its
-step; the actor that made it has its next task by then.
+A batch arrives in the object store of this machine. The dispatcher copies it into reused memory during the consumer's
+step. The actor that made it has its next task by then.
 
-What happens on a crash: Ray starts an actor that dies again, on its node or another one (``max_restarts=-1``); it does
-not try calls again (``max_task_retries=0``), for the schedule does so, with its own rules. An actor is greeted until it
-answers, and is then a worker that has nothing yet.
+On a crash: if an actor dies, Ray starts it again, on its node or another one (``max_restarts=-1``). Ray does not repeat
+calls (``max_task_retries=0``), because the schedule does so by its own rules. The dispatcher greets an actor until it
+answers. The actor is then a new worker with nothing loaded.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from .cluster import Cluster, actor_options, cause_of_death, last_line
 from .seat import RayWorker, Seat
 
 ROOM_TIMEOUT = 8.0
-"""Seconds that a cluster which had no room for an actor is given to have some."""
+"""Seconds to wait for room in a cluster that had none for an actor."""
 
 START_TIMEOUT = 60.0
-"""Seconds within which one actor has to answer, ten times as many where Ray has to make its environment first."""
+"""Seconds within which one actor has to answer; ten times as many if Ray has to make its environment first."""
 
 GREET_AGAIN = 0.2
 """Seconds until an actor that does not answer yet is greeted again."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at whether the connection is there, and which nodes are."""
+"""Seconds between two checks of the connection and the nodes."""
 
 NODE_GRACE = 0.1
-"""Seconds within which the actors of a node that is lost are missed one after the other."""
+"""Seconds within which all actors of a lost node are missed."""
 
 LET_GO = 30.0
-"""Seconds after which an actor that has no room is given up where their number follows the nodes."""
+"""Seconds until an actor without room is given up, if the number of actors follows the nodes."""
 
 DISCONNECTED = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
 
@@ -66,7 +66,7 @@ CLOSE_TIMEOUT = 10.0
 
 
 class RayDispatcher:
-    """Owns the actors and hands out tasks; knows nothing of the pool, which may be forgotten."""
+    """Owns the actors and hands out tasks. It has no reference to the pool, which the program may drop."""
 
     def __init__(self, cluster: Cluster, actors: int | None, need: dict[str, float], has_env: bool, copy: bool) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class RayDispatcher:
         self._need = need
         self._patience = START_TIMEOUT * (10 if has_env else 1)
         self._copy = copy
-        self.lacking = ""  # what is to be warned of, if not all actors come up
+        self.lacking = ""  # text of a warning if not all actors come up
         self._new_actor = cluster.ray.remote(Actor).options(**actor_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
         self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1, self._patience)
@@ -86,19 +86,19 @@ class RayDispatcher:
         self._numbers = itertools.count(1)
         self._owner_pid = os.getpid()
         self._closed = self._left = False
-        self._ended = ""  # why there is an end, where nobody closed the pool
-        self._empty_since = 0.0  # since when no actor is up, where none is
+        self._ended = ""  # the reason, if the dispatcher ended without a close of the pool
+        self._empty_since = 0.0  # since when no actor is up, if none is
         self._had_room = False
         self._last_death = ""
         self._lost_of: dict[str, list[RayWorker]] = {}  # actors that were just lost, by their node
-        self._limited = False  # whether a task has a time limit, which takes a look at all actors each time
+        self._limited = False  # whether a task has a time limit; if so, each turn checks all actors
         self._thread = threading.Thread(target=self._run, name="batchup_ng-ray", daemon=True)
         self._thread.start()
 
     # -- any thread --------------------------------------------------------------------------------------------
 
     def submit(self, task: Task, how: Submission) -> ProcessJob:
-        """Have a task run by an actor."""
+        """Run a task on an actor."""
         check_process(self._owner_pid)
         self.check_open()
         job = job_of(next(self._numbers), task, how, _no_turn)
@@ -116,11 +116,11 @@ class RayDispatcher:
             raise PoolClosed("this pool was closed; make a new one")
 
     def forget(self, number: int) -> None:
-        """Tell the actors that a constant is no longer needed; it may be called inside any code."""
+        """Let the actors drop a constant. May be called inside any code."""
         self._inbox.put(partial(self._forgotten, number))
 
     def stats(self) -> list[dict[str, Any]]:
-        """Return what each actor did."""
+        """Return statistics of each actor."""
         running = {worker.seat: len(worker.jobs) for worker in tuple(self._schedule.workers)}
         return [
             {
@@ -132,15 +132,15 @@ class RayDispatcher:
         ]  # fmt: skip
 
     def close(self) -> None:
-        """End the actors and wait until that was told to Ray; may be called again."""
+        """End the actors and wait until Ray has the request. May be called again."""
         if os.getpid() != self._owner_pid:
-            return  # a fork of the user's: the actors belong to its parent
+            return  # in a fork by the user: the actors belong to its parent
         self.abandon()
         if self._thread is not threading.current_thread():
             self._thread.join(CLOSE_TIMEOUT)
 
     def abandon(self) -> None:
-        """Let the actors be ended, some time soon; it may be called inside any code."""
+        """Have the dispatcher end the actors soon. May be called inside any code."""
         self._closed = True
         self._inbox.put(_nothing)
 
@@ -153,7 +153,7 @@ class RayDispatcher:
             while not (self._closed or self._ended):
                 self._serve_once()
         except BaseException as error:
-            time.sleep(LOOK_EVERY)  # until an end of the connection that is under way shows
+            time.sleep(LOOK_EVERY)  # if the connection is just ending, this shows by then
             if self._cluster.connected():
                 self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
                 raise
@@ -162,7 +162,7 @@ class RayDispatcher:
             self._leave()
 
     def _serve_once(self) -> None:
-        """Wait for what there is to do, and do it."""
+        """Wait for the next call or timer, and run it."""
         now = time.monotonic()
         due = min(self._timers[0][0], self._schedule.next_tick() if self._limited else math.inf)
         with contextlib.suppress(queue.Empty):
@@ -177,7 +177,7 @@ class RayDispatcher:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), call))
 
     def _look(self) -> None:
-        """See whether the connection is there, how many actors there are to be, whether one comes up at all."""
+        """Check the connection, the wanted number of actors, and whether any actor comes up."""
         self._later(LOOK_EVERY, self._look)
         if not self._cluster.connected():
             self._ended = DISCONNECTED
@@ -189,7 +189,7 @@ class RayDispatcher:
             self._look_for_room(time.monotonic())
 
     def _keep_size(self, now: float) -> None:
-        """Have as many actors as are wanted, or as there is room for."""
+        """Make as many actors as are wanted, or as there is room for."""
         absent = [seat for seat in self._seats if seat.absent_since]
         if not self._seats:
             self._empty_since = now
@@ -208,7 +208,7 @@ class RayDispatcher:
             self._greet(seat)
 
     def _look_for_all(self, now: float) -> None:
-        """Say so if some of the actors that were asked for have been missing for long while others work."""
+        """Set the warning if some of the requested actors have been missing for long while others work."""
         missing = sum(bool(seat.absent_since) and now > seat.absent_since + LET_GO for seat in self._seats)
         if missing and self._wanted is not None and self._schedule.workers:
             self.lacking = (
@@ -217,7 +217,7 @@ class RayDispatcher:
             )
 
     def _look_for_room(self, now: float) -> None:
-        """Give up what waits if no actor comes up."""
+        """Fail the waiting tasks if no actor comes up."""
         no_room = not self._had_room and not any(seat.restarts >= 0 for seat in self._seats)
         if now < self._empty_since + (ROOM_TIMEOUT if no_room else self._patience):
             return
@@ -237,12 +237,12 @@ class RayDispatcher:
     # -- actors ------------------------------------------------------------------------------------------------
 
     def _greet(self, seat: Seat) -> None:
-        """Ask an actor to say that it is up."""
+        """Ask an actor to answer that it is up."""
         if seat in self._seats:
             self._call(seat.actor.greet, partial(self._greeted, seat))
 
     def _call(self, method: Any, then: Callable[[Any, Any], Any], *args: Any) -> Any:
-        """Call a method of an actor; have its answer come to the inbox. Return Ray's reference to it."""
+        """Call a method of an actor. Its answer arrives in the inbox. Return Ray's reference to it."""
         self._cluster.check()
         ref = method.remote(*args)
         ref.future().add_done_callback(lambda answer: self._inbox.put(partial(then, ref, answer)))
@@ -256,7 +256,7 @@ class RayDispatcher:
             greeting = Greeting(*answer.result())
             if seat.greeting is not None and seat.greeting[1:] == greeting[1:]:
                 failed = "it is still being ended"
-                self._start_again(seat)  # for a call may fail of something else than the death of its actor
+                self._start_again(seat)  # because a call may fail although its actor lives
             elif greeting.version != __version__:
                 self._refuse(f"node {greeting.address} has batchup_ng {greeting.version}, and here is {__version__}")
                 return
@@ -278,12 +278,12 @@ class RayDispatcher:
         seat.greeting, seat.absent_since, seat.restarts = greeting, 0.0, seat.restarts + 1
         now = time.monotonic()
         worker = RayWorker(now, seat=seat)
-        self._schedule.reset()  # which never gives up: Ray starts actors again; `_look_for_room` says if none comes up
+        self._schedule.reset()  # it must not give up: Ray starts actors again; `_look_for_room` checks if none comes up
         self._schedule.add(worker)
         self._do(self._schedule.ready(worker, now))
 
     def _refuse(self, why: str) -> None:
-        """Give up, since no actor can do its work."""
+        """Give up, because no actor can do its work."""
         self._fail_all(
             ClusterError(
                 f"{why}; each node needs batchup_ng and what it needs, in the same versions, unless Ray sends it: "
@@ -295,7 +295,7 @@ class RayDispatcher:
             self._give_up(seat)
 
     def _start_again(self, seat: Seat) -> None:
-        """End an actor, which Ray starts again."""
+        """End an actor. Ray starts it again."""
         self._cluster.check()
         self._ray.kill(seat.actor, no_restart=False)
 
@@ -309,21 +309,22 @@ class RayDispatcher:
             self._ray.kill(seat.actor, no_restart=True)
 
     def _lost(self, worker: RayWorker, why: str) -> None:
-        """An actor is gone; see in a moment whether all of its node are."""
+        """Record that an actor is gone. Check soon whether all actors of its node are."""
         greeting = worker.seat.greeting
         assert greeting is not None
         self._last_death = f"worker {greeting.pid} on node {greeting.address} died: {why}"
         worker.calls.clear()
-        worker.killed = True  # so that it gets no more
+        worker.killed = True  # it gets no more tasks
         lost = self._lost_of.setdefault(greeting.node, [])
         lost.append(worker)
         if len(lost) == 1:
             self._later(NODE_GRACE, partial(self._bury, greeting.node))
 
     def _bury(self, node: str) -> None:
-        """Hand out again what the actors had that were lost on a node; if several, no task of theirs is to blame.
+        """Hand out again the tasks of actors lost on a node. If several actors were lost, their tasks are not to blame.
 
-        But that of an actor which never finished one is: else tasks that all kill their actors would do so for ever.
+        Exception: the task of an actor that never finished one is to blame. Otherwise tasks that all kill their actors
+        would be repeated forever.
         """
         lost = self._lost_of.pop(node)
         for worker in lost:
@@ -332,7 +333,7 @@ class RayDispatcher:
             self._died(worker)
 
     def _died(self, worker: RayWorker) -> None:
-        """Hand out again what an actor had; Ray starts it again."""
+        """Hand out again the tasks of an actor. Ray starts it again."""
         if worker not in self._schedule.workers:
             return
         worker.seat.absent_since = now = time.monotonic()
@@ -350,7 +351,7 @@ class RayDispatcher:
             self._keep_size(time.monotonic())
 
     def _do(self, actions: Iterable[Action[RayWorker, ProcessJob]]) -> None:
-        """Do what the schedule says."""
+        """Carry out the actions of the schedule."""
         for action in actions:
             if isinstance(action, Send):
                 self._send(action.worker, action.job)
@@ -379,16 +380,16 @@ class RayDispatcher:
             self._schedule.loaded(worker, time.monotonic())
 
     def _renewed(self, worker: RayWorker, greeting: Greeting) -> None:
-        """An actor died while it had nothing to do, which nobody noticed; the one in its place has no constants."""
+        """Record that an idle actor died unnoticed. The actor that replaced it has no constants."""
         if worker.seat.greeting != greeting:
             worker.seat.greeting = greeting
             worker.seat.restarts += 1
             worker.constants.clear()
 
     def _answered(self, worker: RayWorker, job: ProcessJob, ref: Any, answer: Any) -> None:
-        """Receive the answer of a call: give its actor new work first, then hand over what came."""
+        """Receive the answer of a call: first give its actor new work, then hand over the result."""
         if ref not in worker.calls:
-            return  # of an actor that was lost
+            return  # the answer of an actor that was lost
         worker.calls.remove(ref)
         error = answer.exception()
         if error is not None and not isinstance(error, self._ray.exceptions.RayTaskError):
@@ -403,13 +404,13 @@ class RayDispatcher:
             self._do(self._schedule.result(worker, job, time.monotonic()))
             self._hand_over(worker, job, answer)
         except BaseException:
-            if not job.done():  # it has to fail with all others
+            if not job.done():  # it must fail together with all others
                 job.finished = False
                 worker.jobs.append(job)
             raise
 
     def _hand_over(self, worker: RayWorker, job: ProcessJob, answer: Any) -> None:
-        """Settle a job by what came."""
+        """Settle a job by the answer of its call."""
         job.task = DONE
         error = answer.exception()
         if error is not None:
@@ -458,7 +459,7 @@ class RayDispatcher:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Leave nothing of the actors: the dispatcher's last act."""
+        """Remove all actors, as the dispatcher's last step."""
         self._fail_all(self._end())
         self._schedule.take_all()
         try:
@@ -471,7 +472,7 @@ class RayDispatcher:
             self._cluster.leave()
 
     def _drain(self) -> None:
-        """Fail tasks that were submitted when nobody was there any more; on any thread."""
+        """Fail tasks that were submitted after the dispatcher ended. For any thread."""
         with contextlib.suppress(queue.Empty):
             while True:
                 call = self._inbox.get_nowait()
@@ -479,15 +480,15 @@ class RayDispatcher:
                     call.args[0].fail(self._end())
 
     def _end(self) -> Exception:
-        """Return what is raised for tasks that are not done at the end."""
+        """Return the error for tasks that are not done at the end."""
         if self._ended:
             return ClusterError(self._ended)
         return PoolClosed("the pool was closed before this result was made")
 
 
 def _no_turn(future: TaskFuture, deadline: float) -> None:
-    """There is nothing that a consumer which waits could do."""
+    """Do nothing: a waiting consumer cannot help."""
 
 
 def _nothing(*_: Any) -> None:
-    """Wakes the dispatcher up."""
+    """Do nothing: the call wakes the dispatcher."""

@@ -1,7 +1,7 @@
 """The pool of actors on a Ray cluster.
 
-Who owns what. The pool is the user's handle. The dispatcher behind it owns the actors; when the handle is forgotten, or
-the program ends, the dispatcher is closed.
+Ownership. The pool is the user's handle. Its dispatcher owns the actors. When the handle is dropped, or the program
+ends, the dispatcher is closed.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ from .dispatcher import RayDispatcher
 class WorkerRayPool(AbstractWorkerPool):
     """Actors of a Ray cluster that run tasks: on other machines, or on this one.
 
-    The same program as with :class:`~batchup_ng.WorkerProcessPool` gives the same batches. A batch comes through Ray's
-    object store and is copied from there into reused memory of this process. The source is sent once to each node; its
-    arrays are read-only there. Files that it reads have to lie under the same paths on each node. This library has to
-    be installed there, in the version that is here.
+    The same program gives the same batches as with :class:`~batchup_ng.WorkerProcessPool`. A batch comes through Ray's
+    object store and is copied into reused memory of this process. The source is sent once to each node, and its arrays
+    are read-only there. Files that it reads must have the same paths on each node. The same version of this library
+    must be installed on each node.
 
     Args:
-        address: Of the cluster, as ``ray.init`` takes it: ``"auto"`` or ``"host:port"``; ``"local"`` starts one on this
-            machine, which ends with the last pool that uses it. None: the cluster that the program is connected to,
-            else the one that ``RAY_ADDRESS`` names or that runs on this machine, else a new one as with ``"local"``.
-        actors: How many; None for as many as the nodes have room for, those that join later too.
-        num_cpus: CPUs that Ray sets aside for each actor; may be a fraction.
-        resources: What else it sets aside for each: amounts by name.
-        runtime_env: Ray's description of what each actor needs: ``{"env_vars": {...}}``, ``{"pip": [...]}``,
-            ``{"py_modules": [...]}``. Ray takes modules and folders of this machine only as the program connects: from
-            the first pool, or from ``ray.init`` if the program calls that.
-        copy: Whether batches are copied out of the object store. Without, their arrays are read-only, and keep the room
-            that they take in the store for as long as they live.
+        address: Address of the cluster, as for ``ray.init``: ``"auto"`` or ``"host:port"``; ``"local"`` starts one on
+            this machine, which ends with the last pool that uses it. None: the cluster that the program is connected
+            to, else the one that ``RAY_ADDRESS`` names or that runs on this machine, else a new one as with
+            ``"local"``.
+        actors: Number of actors. None: as many as the nodes have room for, including nodes that join later.
+        num_cpus: CPUs that Ray reserves for each actor; may be a fraction.
+        resources: Other resources that Ray reserves for each actor: amounts by name.
+        runtime_env: Ray's description of the actors' environment: ``{"env_vars": {...}}``, ``{"pip": [...]}``,
+            ``{"py_modules": [...]}``. Ray accepts modules and folders of this machine only when the program connects:
+            from the first pool, or from ``ray.init`` if the program calls that.
+        copy: Whether batches are copied out of the object store. If not, their arrays are read-only, and occupy the
+            store for as long as they live.
 
     Raises:
         ArgumentError: a number is out of range, or the program is connected to another cluster.
-        ArgumentTypeError: an argument is of a wrong kind.
+        ArgumentTypeError: an argument is of a wrong type.
         ImportError: Ray is not installed.
         ConnectionError: there is no cluster at `address`.
     """
@@ -95,7 +96,7 @@ class WorkerRayPool(AbstractWorkerPool):
 
     @property
     def processes(self) -> int:
-        """How many actors there are, or are to be."""
+        """Number of actors that there are, or are to be."""
         return self._dispatcher.size
 
     def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
@@ -107,10 +108,10 @@ class WorkerRayPool(AbstractWorkerPool):
         return self._dispatcher.submit(task, how)
 
     def shared_constant(self, x: Any) -> RayConstant:
-        """Return a stand-in for `x`, which reaches each node once; `x` must not change afterwards.
+        """Return a stand-in for `x`. `x` reaches each node once and must not change afterwards.
 
         Args:
-            x: Anything that can be pickled.
+            x: Any object that can be pickled.
 
         Raises:
             SerializationError: `x` cannot be pickled.
@@ -124,16 +125,16 @@ class WorkerRayPool(AbstractWorkerPool):
         return constant
 
     def stats(self) -> list[dict[str, Any]]:
-        """Return what each actor did, in the order in which they came to be.
+        """Return statistics of each actor, in the order of creation.
 
         Returns:
-            A dict for each that is there: ``node``, the address of its node; ``pid``, of its process there; ``tasks``
-            that it finished; ``running``, tasks that it has; ``restarts``, how often it died and came again.
+            A dict for each actor that is up: ``node``, the address of its node; ``pid`` of its process there; ``tasks``
+            that it finished; ``running``, the tasks that it has; ``restarts``, how often it died and came back.
         """
         return self._dispatcher.stats()
 
     def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
-        """Return an actor of its own; a thread where the source holds a live iterator, which cannot move."""
+        """Return a pool of one actor, or of one thread if the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)
         return WorkerRayPool(actors=1, **self._options)
@@ -151,7 +152,7 @@ class WorkerRayPool(AbstractWorkerPool):
 
 
 def _checked_need(num_cpus: Any, resources: Any) -> dict[str, float]:
-    """Return what an actor needs, by the names that Ray has for it."""
+    """Return the resources that an actor needs, by Ray's names."""
     need = {"CPU": num_cpus, **({} if resources is None else resources)}
     for name, amount in need.items():
         shown = "num_cpus" if name == "CPU" else f"resources[{name!r}]"

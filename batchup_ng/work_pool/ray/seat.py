@@ -1,4 +1,4 @@
-"""What the dispatcher notes of an actor, and of each process that it is in turn."""
+"""The dispatcher's record of an actor, and of each process that the actor runs in."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .actor import Greeting
 
 @dataclasses.dataclass(eq=False)
 class Seat:
-    """An actor, be it up or not; Ray starts it again when it dies.
+    """An actor, up or not. Ray starts it again when it dies.
 
-    `number` is that which no other seat of the pool has, `greeting` what it said when it came up last, `absent_since`
-    when it was missed first, 0.0 while it is up.
+    `number` is unique among the seats of the pool. `greeting` is its answer when it last came up. `absent_since` is the
+    time when it was first missed, 0.0 while it is up.
     """
 
     number: int
@@ -28,9 +28,9 @@ class Seat:
 
 @dataclasses.dataclass(eq=False)
 class RayWorker(ScheduledWorker[ProcessJob]):
-    """An actor from when it has come up to its death: the seat that it has, the constants that it was sent, its calls.
+    """An actor from its start to its death: its seat, the constants that were sent to it, its calls.
 
-    A call is kept as Ray's reference to its result, without which that would be dropped.
+    A call is kept as Ray's reference to its result. Without the reference, Ray would drop the result.
     """
 
     seat: Seat = dataclasses.field(kw_only=True)
