@@ -1,4 +1,4 @@
-"""Where samples come from: sources, how they compose, the iterator of their batches."""
+"""Data sources, the functions that compose them, and the iterator of their batches."""
 
 from ..accessors.base import Accessor
 from ..sampling.plans.rows import ChoiceBatch
@@ -14,7 +14,7 @@ from .from_file import from_file
 from .from_folder import from_folder
 from .from_table import from_csv, from_table
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
-from .functions import zip as zip  # not in __all__, so that no star import hides Python's own
+from .functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
 from .map import CollateDataSource, MapDataSource, SampleMapDataSource

@@ -1,4 +1,4 @@
-"""The source over arrays, or anything that can be indexed like one."""
+"""The source over arrays and other objects that can be indexed like arrays."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from .indexed import INDEX, with_rows
 from .random_access import RandomAccessDataSource, joint_blocks
 
 WINDOW = 16
-"""Blocks that are mixed where an accessor does not say how many."""
+"""Number of blocks to mix if an accessor has no ``natural_window``."""
 
 DESCRIBED = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
-"""What says itself what it is, by its ``repr``."""
+"""Accessors whose ``repr`` describes them."""
 
 
 class ArrayDataSource(RandomAccessDataSource):
-    """Hands out rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
+    """A source over rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
-    A dict of arrays gives batches that are dicts of the same names, which maps are called with by name.
+    A dict of arrays gives batches that are dicts with the same names. Maps are then called by name.
 
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
             row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
-            side by side; one alone whose samples are mappings gives batches that are dicts.
-        indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 without end.
-        sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
-        include_indices: Whether each batch begins with the array of its row numbers, ``(n,) int``; in a dict,
+            side by side. If it is the only element and its samples are mappings, batches are dicts.
+        indices: The rows to hand out: ``(n,) int``. Default: all.
+        repeats: How often an epoch hands out each row; -1 for no end.
+        sampler: The order of the rows, instead of `indices` and `repeats`.
+        include_indices: Whether each batch begins with the array of its row numbers, ``(n,) int``. In a dict it is
             ``"index"``.
 
     Raises:
-        ArgumentTypeError: `data` is neither a list nor a dict with names that are strings, or one of it has no length
-            or cannot be indexed.
+        ArgumentTypeError: `data` is neither a list nor a dict with string keys, or an element has no length or cannot
+            be indexed.
         ArgumentError: `data` is empty, or its arrays differ in length.
 
     >>> source = ArrayDataSource([np.arange(5), np.arange(5) * 10])
@@ -98,7 +98,7 @@ class ArrayDataSource(RandomAccessDataSource):
         self.runs_user_code = type(self) is not ArrayDataSource or not all(map(_is_plain, self.data))
         self.spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
-        self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # which may write to rows
+        self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
 
     @property
     def columns(self) -> Any:
@@ -108,16 +108,16 @@ class ArrayDataSource(RandomAccessDataSource):
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
 
-        Columns that are arrays, tensors or texts in memory stay as they are. The order of samples, hence a saved state,
-        is that of this source.
+        Columns that are arrays, tensors or texts in memory stay as they are. The order of samples does not change, so
+        saved states remain valid.
 
         Args:
-            where: None for memory, or a folder, in which each accessor has a file of its own.
-            limit: Bytes that the rows of all of them may take, shared out in proportion to those of a row.
+            where: None for memory, or a folder with one file for each accessor.
+            limit: Bytes for the rows of all accessors together, divided in proportion to their bytes per row.
 
         Raises:
             ArgumentTypeError: as ``Cached``.
-            ArgumentError: as ``Cached``: rows that differ in shape, for one, as those of a ``MapStyle``.
+            ArgumentError: as ``Cached``, for example if rows differ in shape, as in a ``MapStyle``.
         """
         made = copy.copy(self)
         made.data = cached_columns(self.data, where, limit)
@@ -128,7 +128,7 @@ class ArrayDataSource(RandomAccessDataSource):
         told = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
         blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
         n = len(self.data[0])
-        # Rows that are alone in their blocks may come in any order, and so may those that there is room for all of.
+        # Blocks of one row do not restrict the order, nor does an array that fits into one window.
         blocks = [(block, window) for block, window in blocks if block > 1] or blocks
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 
@@ -167,7 +167,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
 
     def sample_name(self, rows: Any) -> str | None:
-        """Return what the accessors call the row; else the files that the arrays are mapped from."""
+        """Return the accessors' names for the row, or else the files that the arrays are mapped from."""
         own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
         return joined_names(map(file_name, self.data)) if own is None else own
 
@@ -181,15 +181,15 @@ class ArrayDataSource(RandomAccessDataSource):
         batch = tuple(parts) if self._names is None and not self._has_samples else self._batch(parts)
         if not self.include_indices:
             return batch
-        # A copy, for the rows belong to the plan and the batch to the consumer.
+        # A copy, because the rows belong to the plan and the batch to the consumer.
         return with_rows(batch, np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows))
 
     def _batch(self, parts: list[Any]) -> Any:
-        """Return the arrays of a batch, those of a map-style data set, which gives several, side by side."""
+        """Join the parts of a batch. The arrays of a map-style data set stand side by side with the others."""
         if self._names is not None:
             return dict(zip(self._names, parts, strict=True))
         if len(parts) == 1 and self._has_samples and isinstance(parts[0], dict):
-            return parts[0]  # of a map-style data set whose samples have names
+            return parts[0]  # a map-style data set whose samples are dicts
         columns: list[Any] = []
         for array, part in zip(self.data, parts, strict=True):
             columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])
@@ -197,20 +197,20 @@ class ArrayDataSource(RandomAccessDataSource):
 
 
 def _unscaled(array: Any) -> Any:
-    """Return the accessor whose values are scaled or kept, if it is one that does so."""
+    """Return the accessor inside wrappers that scale or cache its values."""
     if type(array) is Cached:
         return _unscaled(array.accessor)
     return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
 
 
 def _stored(array: Any) -> Any:
-    """Return the accessor that reads from storage, if one scales, keeps or decodes its rows."""
+    """Return the accessor that reads from storage, inside wrappers that scale, cache or decode its rows."""
     array = _unscaled(array)
     return _stored(array.encoded) if type(array) is ImageBytes else array
 
 
 def _is_plain(array: Any) -> bool:
-    """Return whether no code of the user's reads the rows."""
+    """Return whether only the library's own code reads the rows."""
     array = _unscaled(array)
     if type(array) is ImageBytes:
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
@@ -230,7 +230,7 @@ def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ..
 
 
 def _common_length(data: dict[Any, Any]) -> int:
-    """Return the length that all of `data`, by name or number, have."""
+    """Return the common length of the arrays `data`, given by name or number."""
     (first, n), *others = [(name, len(array)) for name, array in data.items()]
     for name, length in others:
         if length != n:

@@ -1,4 +1,4 @@
-"""Data sources: the base class of all, and the one of those that make batches of rows."""
+"""The base class of all data sources, and the base class of sources with plans."""
 
 from __future__ import annotations
 
@@ -28,66 +28,64 @@ from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
 
 
 class AbstractDataSource(HasSamples):
-    """Makes batches: the base class of every data source.
+    """The base class of every data source.
 
-    A source of one's own derives from this class and defines ``num_samples`` and ``batch_iterator``, and for random
-    access ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping`` too.
+    A custom source derives from this class and defines ``num_samples`` and ``batch_iterator``. For random access it
+    also defines ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping``.
     """
 
     def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> EpochSource:
-        """Return a source whose batches are ``fn(*batch)``; where they are dicts, ``fn(**batch)``.
+        """Return a source whose batches are ``fn(*batch)``, or ``fn(**batch)`` if they are dicts.
 
         Args:
-            fn: Called with the arrays of a batch; returns the batch to hand out: a tuple or list of arrays, each with
-                one row a sample, or a dict of such.
+            fn: Called with the arrays of a batch. It returns the new batch: a tuple or list of arrays with one row per
+                sample, or a dict of such arrays.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
-                draws a sample, each a function of (seed, epoch, position in the stream, node), whatever the batch
-                size. The seed is that of ``shuffle=``.
-            resizes: Whether `fn` may return another number of samples than it was called with, as several views of
-                each. Such a map stands last, or before maps alone: the parts of ``concat``, ``mix``, ``zip`` and
-                composites have one sample for each row. Epochs, ranks and saved states count the samples that were
-                planned.
+                draws per sample. Each row is a function of (seed, epoch, position in the stream, node) and does not
+                depend on the batch size. The seed comes from ``shuffle=``.
+            resizes: Whether `fn` may return more or fewer samples than it receives, such as several views of each.
+                Only maps may follow such a map, because the parts of ``concat``, ``mix``, ``zip`` and composites have
+                one sample for each row. Epochs, ranks and saved states count the planned samples.
 
         Raises:
-            ArgumentTypeError: `fn` is no function.
-            MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict; or arrays that
-                differ in length, or have another length than those that it was called with.
+            ArgumentTypeError: `fn` is not callable.
+            MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict, or arrays that
+                differ in length from each other or from its arguments.
         """
         return self._followed_by("map", fn, rng=rng, resizes=resizes)
 
     def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> EpochSource:
-        """Return a source whose samples are ``fn(*sample)``, stacked to batches; of dicts ``fn(**sample)``.
+        """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
 
-        Results of one shape become an array, others stay a list.
+        Results of one shape are stacked to an array. Others stay a list.
 
         Args:
-            fn: Called with the parts of one sample; returns a sample, a tuple of arrays or numbers, or a dict.
-            rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` of the sample's own.
+            fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict.
+            rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` for that sample alone.
         """
         return self._followed_by("map_samples", fn, rng=rng)
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> EpochSource:
-        """Return a source whose batches are ``fn(samples)``, as those of PyTorch's ``collate_fn``.
+        """Return a source whose batches are ``fn(samples)``, as with PyTorch's ``collate_fn``.
 
-        For functions that exist: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They are
-        called with the samples one by one; where columns only have to be padded, ``map`` with
-        :class:`~batchup_ng.PadColumns` takes a batch as it is.
+        This is for existing functions: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They
+        need a list of single samples. To pad columns, ``map`` with :class:`~batchup_ng.PadColumns` is enough: it
+        takes the batch without that list.
 
         Args:
-            fn: Called with a list of the samples of a batch. A sample is what the data set returned: that of a
-                :class:`~batchup_ng.MapStyle`, what ``dataset[i]`` gave (a tuple, a dict, a tensor); behind
-                ``map_samples``, what its function returned; else a tuple of the rows of the arrays, or a dict of them
-                by name. What `fn` returns is handed out as it is. A map behind it takes a list for a tuple, a dict by
-                name.
+            fn: Called with a list of the samples of a batch. A sample of a :class:`~batchup_ng.MapStyle` is the result
+                of ``dataset[i]`` (a tuple, a dict, a tensor). After ``map_samples`` it is the result of that function.
+                Otherwise it is a tuple with a row of each array, or a dict of these rows. The result of `fn` is the
+                batch, unchanged. A map that follows takes a list as a tuple, and a dict by name.
         """
         return self._followed_by("collate", fn)
 
     # -- composing ---------------------------------------------------------------------------------------------
 
     _functions: ClassVar[dict[str, Callable[..., Any]]]
-    """The functions behind these methods, by name. They make classes that derive from this one, so they lie in modules
-    above, the last of which, ``functions``, hands them over."""
+    """The functions that implement these methods, by name. The module ``functions`` fills this in, because they return
+    classes that derive from this one."""
 
     def _made(self, name: str, *args: Any, **options: Any) -> PlannedDataSource:
         made: PlannedDataSource = self._functions[name](self, *args, **options)
@@ -105,16 +103,16 @@ class AbstractDataSource(HasSamples):
         return self._made("repeat", times)
 
     def subset(self, rows: Any = None, *, exclude: Any = None) -> PlannedDataSource:
-        """Return the samples at the positions `rows` of the epoch in order: see :func:`batchup_ng.subset`."""
+        """Return the samples at positions `rows` of the unshuffled epoch: see :func:`batchup_ng.subset`."""
         return self._made("subset", rows, exclude=exclude)
 
     def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
-        """Return sources that share out the samples at random: see :func:`batchup_ng.split`."""
+        """Divide the samples at random among several sources: see :func:`batchup_ng.split`."""
         parts: list[PlannedDataSource] = self._functions["split"](self, fractions, seed, stratify)
         return parts
 
     def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
-        """Return this source and then the others: see :func:`batchup_ng.concat`."""
+        """Return this source followed by the others: see :func:`batchup_ng.concat`."""
         return self._made("concat", *others, sampler=sampler)
 
     def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
@@ -122,11 +120,11 @@ class AbstractDataSource(HasSamples):
         return self._made("zip", *others, flatten=flatten)
 
     def with_index(self) -> PlannedDataSource:
-        """Return a source whose batches begin with the array of their row numbers, as `include_indices` gives them.
+        """Return a source whose batches begin with the array of their row numbers, as with `include_indices`.
 
-        They are the rows that ``batch_indices_iterator`` lists: for arrays those of the arrays, for a subset or a
-        concatenation positions in it. A composite has an array for each part; a choice the number of the source, then
-        the rows in it. In a batch by name they are the column ``"index"``.
+        The numbers are the rows that ``batch_indices_iterator`` lists: rows of the arrays, or positions in a subset or
+        a concatenation. A composite gives an array for each part. A choice gives the number of the source, then the
+        rows in it. In a dict the row numbers are the column ``"index"``.
 
         Raises:
             ArgumentTypeError: the source only streams.
@@ -134,28 +132,28 @@ class AbstractDataSource(HasSamples):
         return self._made("with_index")
 
     def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
-        """Return a source with the samples for which ``predicate(*sample)`` is true.
+        """Return a source that keeps a sample if ``predicate(*sample)`` is true.
 
-        All samples are read once, now, with their maps; what is kept is a list of rows, the same in each epoch. Where
-        the answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
+        The call reads all samples once, with their maps, and keeps a list of rows, the same in each epoch. If the
+        answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
 
         Args:
-            predicate: Called with the parts of one sample, by name where batches are dicts; returns True or False.
-            columns: The columns that it is called with, which arrays then read alone: numbers from 0 on, or names; all
-                where it is None.
+            predicate: Called with the parts of one sample, by name if batches are dicts. It returns True or False.
+            columns: The columns to call it with: numbers from 0 on, or names. A source of arrays then reads no others.
+                Default: all.
 
         Raises:
-            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate returns something
-                else.
+            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate does not return
+                True or False.
             ArgumentError: there is no such column, or the epoch never ends.
         """
         return self._made("filter", predicate, columns)
 
     def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:
-        """Return a source that reads each row once; only :class:`~batchup_ng.ArrayDataSource` has rows to keep.
+        """Return a source that reads each row once. Only :class:`~batchup_ng.ArrayDataSource` supports it.
 
         Raises:
-            ArgumentTypeError: this is another source.
+            ArgumentTypeError: this is not an ``ArrayDataSource``.
         """
         raise ArgumentTypeError(
             f"only an ArrayDataSource can be cached, not a {type(self).__name__}: rows are kept before maps, which may "
@@ -174,10 +172,10 @@ class AbstractDataSource(HasSamples):
         prepend_args: tuple[Any, ...] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...] | None:
-        """Return the results of ``func(*batch)`` joined over an epoch: see the function of the same name.
+        """Return the results of ``func(*batch)`` joined over an epoch: see :func:`~batchup_ng.batch_map_concat`.
 
         Args:
-            batch_size: Samples a batch.
+            batch_size: Samples per batch.
             **kwargs: Options of ``batch_iterator``.
 
         Raises:
@@ -196,14 +194,17 @@ class AbstractDataSource(HasSamples):
         prepend_args: tuple[Any, ...] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...] | None:
-        """Return the mean of ``func(*batch)`` over an epoch: see the function, and ``batch_map_concat``."""
+        """Return the mean of ``func(*batch)`` over an epoch: see :func:`~batchup_ng.batch_map_mean`.
+
+        Options are as for :meth:`batch_map_concat`.
+        """
         epoch = self._shown_epoch(batch_size, progress_iter_func, n_batches, kwargs)
         return batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)
 
     def _shown_epoch(
         self, batch_size: int, progress: ProgressFunction | None, n_batches: int | None, options: dict[str, Any]
     ) -> Iterable[Any]:
-        """Return the batches of an epoch, wrapped to show progress where that is wanted."""
+        """Return the batches of an epoch, wrapped in `progress` if it is given."""
         for_counting = {name: value for name, value in options.items() if name not in NEWER}
         if n_batches is not None:
             n_batches = validation.positive_int("n_batches", n_batches)
@@ -215,17 +216,17 @@ class AbstractDataSource(HasSamples):
         iterator = self.batch_iterator(batch_size, **options)
         total = n_batches
         if total is None:
-            with contextlib.suppress(TypeError):  # whose length is not known
+            with contextlib.suppress(TypeError):  # the length is not known
                 total = len(iterator)  # type: ignore[arg-type]  # a user's own iterator may have none
         return iterator if progress is None else progress(iterator, total=total, leave=False)
 
 
 class EpochSource(MakesEpochs, AbstractDataSource):
-    """A source that hands out epochs in the library's own way: of arrays, of other sources, made by a pool."""
+    """A source with the library's own epochs: over arrays, over other sources, or with a pool."""
 
 
 class PlannedDataSource(EpochSource):
-    """A source that is a node of a graph: has a plan where all below it is random access, else a stream."""
+    """A node of a graph of sources. It has a plan if all nodes below it have random access; otherwise it streams."""
 
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
@@ -252,14 +253,14 @@ class PlannedDataSource(EpochSource):
         return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)
 
     def _buffers(self) -> BufferPool:
-        """Return the memory of the batches that are made on the consumer's thread, which outlives an epoch."""
+        """Return the buffers for batches made on the consumer's thread. They are kept from epoch to epoch."""
         own: BufferPool = vars(self).setdefault("_own_buffers", BufferPool(max_free=4))
         return own
 
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
-        """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources made of others.
+        """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources that combine others.
 
-        The arguments are those of ``plan``.
+        The arguments are as for ``plan``.
         """
         if not self.is_random_access:
             raise self._no_random_access("batch_indices_iterator")
@@ -272,7 +273,7 @@ class PlannedDataSource(EpochSource):
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         buffers = self._buffers()
-        for planned in self.plan_of(options):  # never shared out: only graphs that are all random access are
+        for planned in self.plan_of(options):  # never a shard: only graphs with random access everywhere have shards
             yield self.read(planned.rows, planned.key._replace(path=path), buffers)
 
     def stream_count(self, options: EpochOptions) -> float | None:
@@ -280,9 +281,9 @@ class PlannedDataSource(EpochSource):
 
 
 def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: float | None) -> BatchPlan:
-    """Return the plan of an epoch whose order is drawn from `rng`, or in order where that is None, as it goes.
+    """Return the plan of an epoch that draws its order from `rng` batch by batch. If `rng` is None, it is in order.
 
-    Where `n_batches` is None only drawing tells how many batches there are, which is then done on a copy.
+    If `n_batches` is None, the plan counts its batches by drawing from a copy of `rng`.
     """
     size, drop_last = options.batch_size, options.drop_last
     again = rng if n_batches is not None or rng is None else copy.deepcopy(rng)
@@ -297,7 +298,7 @@ def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: f
 
 
 def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
-    """Return an iterator of the batches that the options ask for, made on the calling thread."""
+    """Return an iterator of the batches for `options`, made on the calling thread."""
     stream = source.stream(options, path)
     return _without_short_last(stream, options.batch_size) if options.drop_last else stream
 

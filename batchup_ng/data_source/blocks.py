@@ -40,7 +40,7 @@ def nodes_in_blocks(source: SourceNode, blocks: Blocks) -> Iterator[tuple[Source
 
 
 def order_by(blocks: Blocks) -> str:
-    """Return what a state says of an order by these blocks."""
+    """Return the text for an order by these blocks in a state."""
     return f"blocks {[blocks[0]] if len(set(blocks)) == 1 else list(blocks)}"
 
 
@@ -63,7 +63,7 @@ def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
 
 
 def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, int]]) -> Blocks:
-    """Return the blocks of a state of version 2, which lists those of all nodes once; the length names the node."""
+    """Return the blocks of a state of version 2, whose list has each pair once; the block length names the node."""
     own = [node.natural_blocks() for node in nodes_of(source)]
     if found == sorted({each for each in own if each is not None}):
         return proposed
@@ -79,7 +79,7 @@ def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, i
 
 
 def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> None:
-    """Warn, once a source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
+    """Warn, once per source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
     if vars(source).get("_warned_of_reads"):
         return
     times = max(times_read(block, window, options.batch_size, options.shard.world) for block, window in blocks)
@@ -109,10 +109,10 @@ def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> 
 
 
 def times_read(block: int, window: int, batch_size: int, world: int) -> float:
-    """Return how often all ranks together read a block, about.
+    """Return approximately how often all ranks together read a block.
 
-    The batches of a window go to `sharing` ranks by turns. Each rank has its part of the rows at random, so it skips a
-    block if none of the rows in it is its own.
+    The batches of a window go to `sharing` ranks in rotation. The rows of each rank are a random part, so a rank skips
+    a block that contains none of its rows.
     """
     sharing = min(world, block * window / batch_size + 1)
     return sharing * (1 - (1 - 1 / sharing) ** block) if sharing > 1 else 1.0

@@ -21,17 +21,17 @@ from .epoch_options import EpochOptions, taken_by
 
 
 class ChoiceDataSource(PlannedDataSource):
-    """Draws each batch whole from one of several sources.
+    """A source that draws each batch whole from one of several sources.
 
     Args:
-        datasets: The sources; their batches have the same structure.
-        stratified: True: all batches of all sources, each source spread over the whole epoch. False: a batch of each
-            in turn (in a random order a round, when shuffled) until one that is to give a batch has none left. Where a
-            source never ends, an epoch is of the second kind.
+        datasets: The sources. Their batches have the same structure.
+        stratified: True: the epoch has all batches of all sources, each source spread over the whole epoch. False: the
+            sources take turns (in a new random order each round, when shuffled). The epoch ends when a source has no
+            batch for its turn. If a source never ends or its number of batches is not known, False applies.
 
     Raises:
         ArgumentError: there are no sources.
-        ArgumentTypeError: one of them is no data source, or `stratified` is not True or False.
+        ArgumentTypeError: an element is no data source, or `stratified` is not True or False.
     """
 
     runs_user_code = False
@@ -48,7 +48,7 @@ class ChoiceDataSource(PlannedDataSource):
         return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]
 
     def num_samples(self, **kwargs: Any) -> Any:
-        """Return the samples of all sources; one that does not know its number counts as 0, as in BatchUp."""
+        """Return the number of samples of all sources. A source of unknown length counts as 0, as in BatchUp."""
         return sum(n for n in (source.num_samples(**kwargs) for source in self.datasets) if n is not None)
 
     def samples_by_indices(self, indices: Any) -> Any:
@@ -72,7 +72,7 @@ class ChoiceDataSource(PlannedDataSource):
         return self.datasets[rows.ds_index]
 
     def _spread(self, counts: Sequence[float | None]) -> bool:
-        """Return whether an epoch hands out all batches of all sources."""
+        """Return whether an epoch has all batches of all sources."""
         return self.stratified and not any(n in (None, math.inf) for n in counts)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
@@ -101,7 +101,7 @@ class ChoiceDataSource(PlannedDataSource):
             yield batch
 
     def _turns(self, counts: list[Any], rng: Any) -> Iterator[int]:
-        """Yield the source of each batch, drawn from `rng` as it goes; None is in order."""
+        """Yield the number of the source of each batch, drawn from `rng` one by one. None is in order."""
         n = len(counts)
         while not self._spread(counts):
             yield from range(n) if rng is None else map(int, rng.permutation(n))
@@ -115,7 +115,7 @@ class ChoiceDataSource(PlannedDataSource):
 
 
 def _in_turn(parts: Sequence[Iterator[Any]], turns: Iterator[int]) -> Iterator[tuple[int, Any]]:
-    """Yield the source and what it gives, turn by turn, until the turn of one that has nothing left."""
+    """Yield the number and the next item of the part at each turn. Stop when that part has no more."""
     for i in turns:
         try:
             item = next(parts[i])

@@ -1,4 +1,4 @@
-"""The source that draws from several sources at once."""
+"""The source whose batches join one batch of each of several sources."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from .hooks import any_node, joined_names
 
 
 class CompositeDataSource(PlannedDataSource):
-    """Draws a batch from each of several sources side by side, each in an order of its own.
+    """A source that draws a batch from each of several sources side by side, each in its own order.
 
-    An epoch ends with the shortest source; make the others longer with ``repeats``. To keep rows together that belong
-    together, use :func:`~batchup_ng.zip`.
+    An epoch ends with the shortest source. To make another source longer, use ``repeats``. To keep rows together that
+    belong together, use :func:`~batchup_ng.zip`.
 
-    With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` is 7 unlabelled samples for
-    each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. What counts as one
-    sample, for lengths, resuming, shards and ``on_error=``, is such a group of 1 and 7, which is never torn.
-    It needs parts with random access.
+    With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` gives 7 unlabelled samples for
+    each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. Such a group of 1 and
+    7 counts as one sample for lengths, resuming, shards and ``on_error=``, and is never split. All parts must have
+    random access.
 
     Args:
         datasets: The sources.
-        flatten: Whether the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``.
-        trim: Whether the last batches are cut to the shortest of them. Without, the arrays of one batch may differ in
+        flatten: True: one tuple for the arrays of all sources, ``(a0, a1, b0)``. False: ``((a0, a1), (b0,))``.
+        trim: Whether the last batches are cut to the shortest of them. If False, the arrays of one batch may differ in
             length.
-        batch_size: For each part, the samples that it gives for each one that the batch size of ``batch_iterator``
-            counts; 1 each where it is None. With ``batch_iterator(1)`` they are the sizes themselves.
+        batch_size: For each part, its number of samples per unit of the batch size of ``batch_iterator``. Default: 1
+            each. With ``batch_iterator(1)`` these are the batch sizes.
 
     Raises:
-        ArgumentError: there are no sources, `batch_size` has not a number of at least 1 for each, or one only streams.
-        ArgumentTypeError: one of them is no data source, or an option is of a wrong kind.
+        ArgumentError: there are no sources; or `batch_size` does not have one number of at least 1 for each source, or
+            is given although a source only streams.
+        ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
     """
 
     runs_user_code = False
@@ -122,7 +123,7 @@ class CompositeDataSource(PlannedDataSource):
             )
 
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
-        """Return one batch of the batches of all sources; a plan has cut the rows already, maps may shorten batches."""
+        """Join the batches of all sources. A plan has already cut the rows, but maps may shorten batches."""
         uneven = self.trim and (self._resized or rows is None or not _even(rows))
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
@@ -163,15 +164,15 @@ class CompositeDataSource(PlannedDataSource):
 
 
 def _even(rows: Any) -> bool:
-    """Return whether the rows of all parts stand for equally many samples; False where that is not known."""
+    """Return whether the rows of all parts are known to stand for equally many samples."""
     try:
         return len(set(whole_samples(tuple(rows)))) == 1
-    except TypeError:  # rows of the user's that have no length, such as slices
+    except TypeError:  # the user's own rows may have no length, such as slices
         return False
 
 
 def join(parts: Sequence[Any], flatten: bool) -> Any:
-    """Return the batches `parts` in one tuple, the arrays of all side by side if `flatten`; of dicts, in one dict."""
+    """Return the batches `parts` as a tuple. If `flatten`, join their arrays to one tuple, or dicts to one dict."""
     if not flatten:
         return tuple(parts)
     if all(isinstance(part, Mapping) for part in parts):
@@ -186,7 +187,7 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
 
 
 def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
-    """Return the samples of all `parts` side by side, one by one; one that is a list stays one."""
+    """Join the samples of all `parts` one by one. A sample that is a list stays a list."""
     counts = [len(part) for part in parts]
     if len(set(counts)) > 1:
         raise ArgumentError(
@@ -198,7 +199,7 @@ def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:
 
 
 def _least(counts: Iterable[float | None]) -> float | None:
-    """Return the least of the counts; None where one is not known."""
+    """Return the least of the counts, or None if a count is not known."""
     known: list[Any] = list(counts)
     return None if None in known else min(known)
 
@@ -213,7 +214,7 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
 
 
 def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
-    """Return `sources` as a list, which is not empty and holds nothing but data sources."""
+    """Return `sources` as a list. Raise if it is empty or an element is no data source."""
     if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
         raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
     listed = [checked_source(f"{name}[{i}]", source) for i, source in enumerate(sources)]
@@ -223,7 +224,7 @@ def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
 
 
 def checked_source(name: str, source: Any) -> AbstractDataSource:
-    """Return `source`, which is a data source."""
+    """Return `source`. Raise if it is no data source."""
     if not isinstance(source, AbstractDataSource):
         raise ArgumentTypeError(
             f"{name} must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"

@@ -11,15 +11,15 @@ from ..errors import ArgumentError
 
 
 def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
-    """Yield the cells of each row, all as many as those of the first, which names the columns; without empty lines.
+    """Yield the cells of each row. The first row names the columns. Empty lines are skipped.
 
     Raises:
-        ArgumentError: a row has more or fewer; or the file is no CSV file in UTF-8, or a pipe.
-        OSError: it cannot be read.
+        ArgumentError: a row has more or fewer cells than the first, or the file is no CSV file in UTF-8, or is a pipe.
+        OSError: the file cannot be read.
     """
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
         raise ArgumentError(f"delimiter must be one character, such as ',' or '\\t', not {delimiter!r}")
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for one who writes
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
         raise ArgumentError(
             f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"
         )

@@ -1,4 +1,4 @@
-"""Which of several processes this is, as the user or the launcher says."""
+"""Rank and world of this process, given by the user or the launcher."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LAUNCHERS = (
     ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
-"""Launchers with the variables that they set: rank, number of processes. Those that start the processes of a training
-come before SLURM, which may have started only the launcher. SLURM's is the variable that ``srun`` sets: in a batch
-script that starts one process without it, ``SLURM_NTASKS`` counts tasks that were not started."""
+"""Launchers with the variables that they set: rank, number of processes. Launchers that start the training processes
+come before SLURM, because SLURM may have started only the launcher. Its variable is one that ``srun`` sets: in a batch
+script that starts one process without ``srun``, ``SLURM_NTASKS`` counts tasks that were not started."""
 
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
-    """Return the shard that the options of ``batch_iterator`` ask for, checked."""
+    """Return the shard for these options of ``batch_iterator``, checked."""
     validation.one_of("uneven", uneven, UNEVEN)
     rank, world = (0, 1) if shard is None else _rank_and_world(shard)
     return Shard(rank, world, uneven, validation.true_or_false("pad_mask", pad_mask))
@@ -46,7 +46,7 @@ def _rank_and_world(shard: Any) -> tuple[int, int]:
 
 
 def rank_from_torch() -> tuple[int, int] | None:
-    """Return rank and world size of the group that the program began with torch.distributed; imports nothing."""
+    """Return rank and world size if the program has initialized torch.distributed. Import nothing."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -54,7 +54,7 @@ def rank_from_torch() -> tuple[int, int] | None:
 
 
 def rank_from_jax() -> tuple[int, int] | None:
-    """Return rank and number of processes if the program has called ``jax.distributed.initialize``; imports nothing."""
+    """Return rank and number of processes if the program has called ``jax.distributed.initialize``. Import nothing."""
     jax = sys.modules.get("jax")
     if jax is None or not jax.distributed.is_initialized():
         return None
@@ -62,7 +62,7 @@ def rank_from_jax() -> tuple[int, int] | None:
 
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of processes as a launcher's variables tell them; (0, 1) where there are none."""
+    """Return rank and number of processes from a launcher's variables, or (0, 1) if there are none."""
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)
         if (rank is None and world is None) or (world is None and launcher == "SLURM"):

@@ -1,4 +1,4 @@
-"""The options of one epoch, checked before anything starts."""
+"""The options of one epoch. They are checked before anything starts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
 BLOCKS = "blocks"
-"""What ``shuffle=`` says, alone or before a seed, to have neighbouring rows read together."""
+"""The value of ``shuffle=``, alone or before a seed, for an order that reads neighbouring rows together."""
 
 NEWER = ("epoch", "drop_last")
-"""Names of options that functions and sources of the user's are given if they take them; BatchUp did not have them."""
+"""Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
 
 OF_TORCH = {
     "num_workers": "pass the number of workers as workers=",
@@ -35,65 +35,65 @@ OF_TORCH = {
     "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
     "epoch": "pass the number of the first as start_epoch=",
 }
-"""What to do instead of options of PyTorch's ``DataLoader``, and of ours that have another name here."""
+"""Advice for options of PyTorch's ``DataLoader``, and for options of this library that have another name here."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochOptions:
-    """What ``batch_iterator`` was asked for."""
+    """The arguments of ``batch_iterator``, checked."""
 
     batch_size: int
     shuffle: Any  # as the user gave it
-    rng: Any  # the generator from which the order is drawn; None where the order is a function
-    blocks: bool  # whether storage has a say in the order
-    shuffled: bool  # whether the order is a function of the seed; else it is in order, where there is no `rng`
-    seed: int  # of the order, or of the maps' randomness where the order has none
+    rng: Any  # generator that the order is drawn from, or None
+    blocks: bool  # whether storage influences the order
+    shuffled: bool  # whether the order is a function of the seed; if False and `rng` is None, it is in order
+    seed: int  # of the order, or of the maps' randomness if the order has no seed
     epoch: int
     numbered: bool  # whether the user gave the number of the epoch
     drop_last: bool
     own: Mapping[str, Any]  # options for the user's own function
-    place: tuple[int, ...] = ()  # child numbers from the root to the node, of children that have orders of their own
+    place: tuple[int, ...] = ()  # child numbers from the root to the node, only of children with their own order
     shard: Shard = ALONE
     reached: Reached = START
-    # Samples of a stream that each map has had so far, by its place in the graph; the maps count here.
+    # Number of samples of a stream that each map has received, by its place in the graph. The maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
-    policy: ErrorPolicy | None = None  # None as the source says
-    # Of an order by blocks, the block and window of each node that has an order; None until the epoch is prepared.
+    policy: ErrorPolicy | None = None  # None: the source's own
+    # For an order by blocks: the block and window of each node that has an order. None until the epoch is prepared.
     chosen: tuple[tuple[int, int], ...] | None = None
 
     def child(self, number: int) -> EpochOptions:
-        """Return the options for the child of that number, which has an order of its own."""
+        """Return the options for child `number`, which has its own order."""
         return dataclasses.replace(self, place=(*self.place, number))
 
     def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
-        """Return the key of the order at this node; None is in order."""
+        """Return the key of the order at this node, or None if it is in order."""
         return OrderKey(self.seed, self.epoch, self.place, blocks) if self.shuffled else None
 
     def drawing_rng(self) -> Any:
-        """Return the generator to draw from at a node that can do nothing else; None is in order."""
+        """Return the generator for a node that can only draw its order, or None if it is in order."""
         key = self.order_key()
         return self.rng if key is None else key.random_state("rng")
 
     @property
     def given(self) -> dict[str, Any]:
-        """What the user gave of the options that functions and sources of the user's may be called with."""
+        """The options given by the user that are passed on to the user's functions and sources."""
         wanted = {"shuffle": self.shuffle is not None, "epoch": self.numbered, "drop_last": self.drop_last}
         return {**{name: getattr(self, name) for name, was_given in wanted.items() if was_given}, **self.own}
 
     def keywords_for(self, fn: Callable[..., Any]) -> dict[str, Any]:
-        """Return the keywords to call a user's function with: what was given, of the newer options what it takes."""
+        """Return the keywords for a user's function: the given options, newer ones only if it accepts them."""
         return {name: value for name, value in taken_by(fn, self.given).items() if name != "drop_last"}
 
 
 class _NotGiven(int):
-    """The number of an epoch where none was given: a state may give another, and the same twice is warned of."""
+    """The default number of an epoch. A state may replace it, and a repeated epoch gives a warning."""
 
 
 FIRST = _NotGiven(0)
 
 
 def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options to call a user's function with: all that BatchUp had, of newer ones those that it takes."""
+    """Return the options for a user's function: all that BatchUp had, newer ones only if it accepts them."""
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -114,11 +114,11 @@ def epoch_options(
     on_error: Any = None,
     own: Mapping[str, Any] | None = None,
 ) -> EpochOptions:
-    """Return the options of an epoch, those of ``batch_iterator``, checked; `own` are for the user's own function.
+    """Check the options of ``batch_iterator`` and return them. `own` are for the user's own function.
 
     Raises:
-        ArgumentError: the batch size is below 1, the epoch negative, or what is to be shared out is
-            drawn from NumPy's global state.
+        ArgumentError: the batch size is below 1, the epoch is negative, or several ranks share an order that is drawn
+            from NumPy's global state.
         ArgumentTypeError: an option is of a wrong kind.
     """
     number = validation.not_negative("epoch", epoch)
@@ -147,12 +147,12 @@ def epoch_options(
 
 
 def draws_seed(shuffle: Any) -> bool:
-    """Return whether `shuffle` leaves the seed to NumPy's global state."""
+    """Return whether `shuffle` takes its seed from NumPy's global state."""
     return shuffle is True or (isinstance(shuffle, str) and shuffle == BLOCKS)
 
 
 def with_seed(shuffle: Any) -> tuple[Any, bool]:
-    """Return what `shuffle` says of the seed, and whether storage has a say in the order."""
+    """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed."""
     if isinstance(shuffle, str) and shuffle == BLOCKS:
         return numpy_rng.seed_draw(numpy_rng.GLOBAL), True
     if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == BLOCKS:
@@ -161,7 +161,7 @@ def with_seed(shuffle: Any) -> tuple[Any, bool]:
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:
-    """Return the generator, whether the order is a shuffled function, and the seed that `shuffle` asks for."""
+    """Return the generator for `shuffle`, whether the order is a function of a seed, and the seed."""
     if isinstance(shuffle, np.bool_):
         shuffle = bool(shuffle)
     if shuffle is None or shuffle is False:

@@ -1,4 +1,4 @@
-"""The bad samples of an epoch as a CSV file, which is an exclusion list of later sources."""
+"""The bad samples of an epoch as a CSV file. Later sources use it as an exclusion list."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .epoch.state_file import replace_text
 from .files import named
 
 COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
-"""Of the file; each is an attribute of :class:`~batchup_ng.BatchError`, but for the class and the text of the error."""
+"""Columns of the file. Except ``error`` and ``message``, each is an attribute of :class:`~batchup_ng.BatchError`."""
 
 MAX_MESSAGE = 10_000
-"""Characters of a message that are written; the csv module reads no field of more than 131,072."""
+"""Maximum number of characters of a message in the file. The csv module reads no field of more than 131,072."""
 
 
 def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
-    """Write the samples that failed as a CSV file; return how many they are. Errors of whole batches are left out.
+    """Write the samples that failed to a CSV file and return their number. Errors of whole batches are left out.
 
-    The file has the columns ``row, source, error, message, op, epoch, batch, position``: `source` is the path or key of
-    the sample, `error` the class of the exception, the others are as :class:`~batchup_ng.BatchError` has them, empty
-    where they are None. Relative paths of files become absolute: the list holds from any folder. It is written
+    The file has the columns ``row, source, error, message, op, epoch, batch, position``. `source` is the path or key of
+    the sample, `error` the class of the exception. The others are as in :class:`~batchup_ng.BatchError`, and empty if
+    they are None. Relative paths of files become absolute, so the list is valid from any folder. The file is written
     whole or not at all. ``from_folder``, ``from_table`` and ``subset`` take it as ``exclude=``.
 
     Args:
         errors: An iterator, a loader or a :class:`~batchup_ng.TooManyErrors`, whose ``errors`` are written; or a list
             of errors.
-        path: The file, which is replaced if there is one.
+        path: The file. An existing file is replaced.
 
     Raises:
-        ArgumentTypeError: there is something else than a ``BatchError`` among them.
+        ArgumentTypeError: an element is no ``BatchError``.
         OSError: the file cannot be written.
     """
     listed = [errors] if isinstance(errors, BatchError) else list(getattr(errors, "errors", errors))
@@ -56,7 +56,7 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
                 f"iterator whose epoch skipped samples"
             )
         if error.row is None and error.rows is not None:
-            continue  # a whole batch, such as one that could be made at a later try
+            continue  # of a whole batch, for example if a later attempt succeeded
         written += 1
         told = {
             "source": _lasting(error.source), "error": type(error.error or error).__name__,
@@ -68,7 +68,7 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
 
 
 def _lasting(source: str | None) -> str | None:
-    """Return the name of a sample, absolute if it is the relative path of a file, be it missing."""
+    """Return the name of a sample. Make the relative path of a file absolute, even if the file is missing."""
     if source is None or is_remote(source) or os.path.isdir(source):
         return source
     is_path = os.path.lexists(source) or os.path.isdir(os.path.dirname(source))
@@ -76,15 +76,15 @@ def _lasting(source: str | None) -> str | None:
 
 
 def absolute(path: str | os.PathLike[str], folder: str | os.PathLike[str] = "") -> str:
-    """Return a path as seen from a folder, by default the current one; a URL as it is."""
+    """Return the absolute form of a path relative to `folder`, by default the current one. Return a URL unchanged."""
     text = os.fspath(path)
     return text if is_remote(text) else os.path.abspath(os.path.join(folder, text))
 
 
 def excluded_paths(exclude: Any) -> dict[str, set[str]]:
-    """Return the names of the files on an exclusion list, a CSV file or paths, by their folders' absolute paths.
+    """Return the file names on an exclusion list, a CSV file or paths, by the absolute path of their folder.
 
-    Relative paths in a CSV file are seen from the folder of the file.
+    Relative paths in a CSV file are relative to the folder of that file.
     """
     if exclude is None:
         return {}
@@ -103,14 +103,14 @@ def excluded_paths(exclude: Any) -> dict[str, set[str]]:
 
 
 def unmatched_paths(exclude: Any, excluded: Mapping[str, Iterable[str]], found: Iterable[str]) -> list[str]:
-    """Return the paths on an exclusion list that are none of those found, sorted; warn of them.
+    """Return the paths on an exclusion list that are not in `found`, sorted, and warn of them.
 
     Args:
         exclude: The list as the user gave it.
-        excluded: Its paths, as :func:`excluded_paths` returned them.
+        excluded: The result of :func:`excluded_paths` for it.
 
     Raises:
-        ArgumentError: there are paths on the list, and none of them was found.
+        ArgumentError: the list has paths, and none of them was found.
     """
     listed = {os.path.join(folder, name) for folder, names in excluded.items() for name in names}
     unmatched = sorted(listed.difference(map(absolute, found)))
@@ -133,9 +133,9 @@ def unmatched_paths(exclude: Any, excluded: Mapping[str, Iterable[str]], found: 
 
 
 def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.ndarray:
-    """Return the positions, of the `n` in the epoch of `source` in order, on an exclusion list.
+    """Return the positions on an exclusion list, within the `n` of the unshuffled epoch of `source`.
 
-    It is a CSV file of errors in samples of `source`, or positions: ``(k,) int``.
+    `exclude` is a CSV file of errors in samples of `source`, or positions: ``(k,) int``.
     """
     if not isinstance(exclude, (str, os.PathLike)):
         positions = row_numbers("exclude", exclude)
@@ -156,7 +156,7 @@ def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.n
 
 
 def _is_named(listed: str, name: str | None, folder: str) -> bool:
-    """Return whether a list in a folder names a sample, by the same text or by the path of the same file."""
+    """Return whether the entry `listed` of a list in `folder` names a sample: by the same text, or by the same path."""
     return name is not None and (listed == name or absolute(listed, folder) == absolute(name))
 
 

@@ -1,4 +1,4 @@
-"""A source over files, which knows what was found where they were looked for."""
+"""A source over files, with a report on the files that were found."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from ..errors import ArgumentError, ArgumentTypeError
 from .array import ArrayDataSource
 
 Reader: TypeAlias = Callable[..., Any]
-"""Makes the accessor of files: called with a sequence of paths, then with a size where the user gave one."""
+"""Makes the accessor of files. It is called with a sequence of paths, and with a size if the user gave one."""
 
 OF_IMAGES = dict.fromkeys(
     ["mode", "dtype", "resize", "crop", "decoder", "max_pixels", "truncated"],
     "give a function that makes the accessor: images=functools.partial(ImageFiles, crop='random')",
 )
-"""What to do instead of options of ``ImageFiles``."""
+"""Advice for options of ``ImageFiles``."""
 
 SHOWN_CLASSES = 20
-"""Classes that a report has a line for."""
+"""Maximum number of classes with their own line in a report."""
 
 LONGEST_NAME = 100
-"""Characters of the name of a class that a report shows."""
+"""Maximum number of characters of a class name in a report."""
 
 SHOWN_PATHS = 3
-"""Paths of a kind that a report names; all are in its attributes."""
+"""Maximum number of paths of each kind in the text of a report. The attributes have all of them."""
 
 
 @dataclass(frozen=True)
 class FilesReport:
-    """What was found where files were looked for; its ``str`` is a page for people.
+    """A report on the files that were found. Its ``str`` is a readable summary.
 
     Attributes:
-        where: The folder, table or file that it is about.
-        samples: How many samples the source has.
-        class_counts: How many samples each class has, in the order of their numbers; of several labels a sample, each
-            counts. Empty where there are no classes.
+        where: The folder, table or file that was searched.
+        samples: Number of samples in the source.
+        class_counts: Number of samples in each class, in the order of the class numbers. If a sample has several
+            labels, it counts for each. Empty if there are no classes.
         skipped: The files and folders that were left out, by the reason.
-        missing: The files that a table names and that do not exist.
-        duplicates: The paths that a table names more than once, each as often as it is there again.
-        unmatched: The absolute paths on the exclusion list that are none of the files.
-        hint: What may be wanted instead, or is there besides, in words.
+        missing: The files that a table names but that do not exist.
+        duplicates: The paths that a table names more than once, each as often as it is repeated.
+        unmatched: The absolute paths on the exclusion list that match none of the files.
+        hint: A suggestion, in words.
     """
 
     where: str
@@ -73,17 +73,17 @@ class FilesReport:
 
 
 def named(paths: Sequence[str]) -> str:
-    """Return how many paths there are, and the first of them, each once."""
+    """Return in words the number of paths and the first of them, each once."""
     more = ", …" if len(paths) > SHOWN_PATHS else ""
     return f"{len(paths):,} ({', '.join(map(repr, dict.fromkeys(paths[:SHOWN_PATHS])))}{more})"
 
 
 class FilesDataSource(ArrayDataSource):
-    """An :class:`ArrayDataSource` over files and their labels: what :func:`~batchup_ng.from_folder`,
-    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv` return.
+    """An :class:`ArrayDataSource` over files and their labels, the result of :func:`~batchup_ng.from_folder`,
+    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`.
 
     Attributes:
-        report: What was found, a :class:`FilesReport`.
+        report: A :class:`FilesReport` on the files that were found.
     """
 
     def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
@@ -91,26 +91,26 @@ class FilesDataSource(ArrayDataSource):
         self.report = report
         self._labelled = labelled
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
-        self.runs_user_code = ArrayDataSource(data).runs_user_code  # which this subclass adds none to
+        self.runs_user_code = ArrayDataSource(data).runs_user_code  # this subclass adds none
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, by their numbers; empty where there are none."""
+        """The class names in the order of their numbers. Empty if there are no classes."""
         return tuple(self.report.class_counts)
 
     @property
     def labels(self) -> np.ndarray | None:
-        """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler; None where there are none."""
+        """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler. None without labels."""
         return self.data[1] if self._labelled else None
 
 
 def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
-    """Return the accessor of the files, or of encoded pictures."""
+    """Return the accessor of the files, or of encoded images."""
     return images(paths) if size is None else images(paths, size)
 
 
 def checked_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of classes that the user gave, each once."""
+    """Return the user's class names as a tuple of strings. Raise if one occurs twice."""
     if isinstance(class_names, (str, bytes, Set, Mapping)):
         raise ArgumentTypeError(
             f"class_names must be a list of names, in the order of their numbers, not a {type(class_names).__name__}; "

@@ -1,4 +1,4 @@
-"""Which samples of a source a predicate keeps."""
+"""The source of the samples that a predicate keeps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .map import call
 from .views import SubsetDataSource
 
 AT_ONCE = 256
-"""Samples that are read together."""
+"""Number of samples to read together."""
 
 
 def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], columns: Any = None) -> SubsetDataSource:
-    """Return a source with the samples of `source` for which `predicate` is true: see its method ``filter``."""
+    """Return a source with the samples of `source` that `predicate` keeps: see its method ``filter``."""
     if not callable(predicate):
         raise ArgumentTypeError(f"predicate must be a function of a sample, not a {type(predicate).__name__}")
     if not source.is_random_access:
@@ -62,7 +62,7 @@ def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
 
 
 def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSource | None:
-    """Return a source that only reads some columns of `source`; None where it cannot but read all."""
+    """Return a source that reads only some columns of `source`, or None if `source` must read all."""
     if type(source) is SubsetDataSource:
         part = _narrowed(source.source, names)
         if part is None:
@@ -72,14 +72,14 @@ def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSourc
         return narrow
     if type(source) is not ArrayDataSource or source.include_indices:
         return None
-    if any(isinstance(array, MapStyle) for array in source.data):  # which may have several columns
+    if any(isinstance(array, MapStyle) for array in source.data):  # it may have several columns
         return None
     picked = _picked(source.columns, names)
     return ArrayDataSource(picked if isinstance(picked, dict) else list(picked), sampler=source.sampler)
 
 
 def _picked(batch: Any, names: list[Any]) -> Any:
-    """Return some columns of a batch, which it has."""
+    """Return some columns of a batch. Raise if it does not have them."""
     if isinstance(batch, Mapping):
         return {name: batch[validation.one_of("columns", name, batch)] for name in names}
     for name in names:

@@ -1,4 +1,4 @@
-"""A source over a file of any format that there is an accessor for, by the ending of its name."""
+"""A source over a file. The ending of its name selects one of the library's accessors."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ from .array import ArrayDataSource
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 SAVED_DATASET = "data-*.arrow"
-"""What ``Dataset.save_to_disk`` of Hugging Face calls the files in its folder."""
+"""Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
 
 
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
 
-    What reads it is chosen by the ending: ``.h5``, ``.hdf5``: :class:`~batchup_ng.Hdf5Rows`; ``.zarr``, ``.zarr.zip``:
+    The ending selects the accessor. ``.h5``, ``.hdf5``: :class:`~batchup_ng.Hdf5Rows`; ``.zarr``, ``.zarr.zip``:
     :class:`~batchup_ng.ZarrRows`; ``.parquet``: :class:`~batchup_ng.ParquetRows`; ``.arrow``, ``.feather``:
     :class:`~batchup_ng.ArrowRows`; ``.tar``: :class:`~batchup_ng.TarShards`; ``.lmdb``, ``.mdb``:
-    :class:`~batchup_ng.LmdbRows`, of ml-pyxis's layout where it is that; ``.safetensors``:
-    :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. Of ``.npy``
-    (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) the one
-    column is ``"x"``. A folder may be LMDB's (``data.mdb`` in it), or what ``Dataset.save_to_disk`` of Hugging Face
-    made (``data-*.arrow``), of a ``DatasetDict`` the folder of one split. For options make the accessors yourself.
+    :class:`~batchup_ng.LmdbRows`, with the columns of ml-pyxis if the file has its layout; ``.safetensors``:
+    :class:`~batchup_ng.SafetensorsRows`; ``.npz``: :class:`~batchup_ng.NpzRows`. ``.npy``
+    (:class:`~batchup_ng.NpyRows`), other LMDB files, ``.txt`` and ``.jsonl`` (:class:`~batchup_ng.TextLines`) have one
+    column, ``"x"``. A folder may be an LMDB folder (with ``data.mdb``), or the result of ``Dataset.save_to_disk`` of
+    Hugging Face (``data-*.arrow``). For a ``DatasetDict`` pass the folder of one split. If you need options of an
+    accessor, create it yourself.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,12 +51,12 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     {'label': array([0, 1])}
 
     Args:
-        paths: The file, or its URL; of tars, Parquet and Arrow files, also a list, or a pattern such as
+        paths: The file, or its URL. For tars, Parquet and Arrow files, also a list, or a pattern such as
             ``"train-{000..099}.tar"``.
         columns: Names of the columns; None for all.
 
     Raises:
-        ArgumentError: the ending is of no format that is known; there is no such column; columns differ in length.
+        ArgumentError: the ending is of no known format; there is no such column; columns differ in length.
         SampleReadError: a file cannot be read; ``.source`` is its path.
         ImportError: the format needs a library that is not installed.
     """
@@ -79,7 +80,7 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
 
 
 def _refuse_known(path: str) -> None:
-    """Say what to do about some paths that are close to those that can be read."""
+    """Raise an error with advice if a path is close to a readable one: compressed, or a folder of several splits."""
     if path.lower().endswith(COMPRESSED):
         raise ArgumentError(
             f"paths must not be compressed as a whole, as {path!r} is, for rows lie nowhere in it; decompress it first"
@@ -94,7 +95,7 @@ def _refuse_known(path: str) -> None:
 
 
 def _saved_files(path: str) -> list[str]:
-    """Return the files of a saved data set: those of its ``state.json``, since those of an older one may lie beside."""
+    """Return the files of a saved data set, as its ``state.json`` lists them: the folder may contain older files."""
     found = sorted(glob.glob(os.path.join(glob.escape(path), SAVED_DATASET)))
     try:
         with open(os.path.join(path, "state.json"), "rb") as file:
@@ -111,7 +112,7 @@ def is_stored(path: str) -> bool:
 
 
 def _ending(path: str) -> str | None:
-    """Return the ending of a path that tells its format, of a folder as what it holds is called; None if none does."""
+    """Return the ending that names the format of a path, or None. The content of a folder determines its ending."""
     name = (path.partition("?")[0] if is_remote(path) else path).rstrip("/").lower()  # a URL may have a signature
     ending = next((ending for ending in FORMATS if name.endswith(ending)), None)
     if ending is None and os.path.exists(os.path.join(path, "data.mdb")):
@@ -128,7 +129,7 @@ def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None], dict[str, Any]]:
-    """Return what makes the one column of a file that has no names."""
+    """Return a function that makes the one column of a file without column names."""
 
     def opened(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
         if names is not None and list(names) != ["x"]:
@@ -143,10 +144,10 @@ def _json_lines(path: Any) -> TextLines:
 
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".tbz2", ".txz")
-"""The endings of files that must be decompressed first."""
+"""Endings of files that must be decompressed first."""
 
 SHARDED = (".parquet", ".arrow", ".feather", ".tar")
-"""The endings of formats of which several files are one."""
+"""Endings of formats in which several files make one data set."""
 
 FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".npy": _alone(NpyRows),
@@ -165,4 +166,4 @@ FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".txt": _alone(TextLines),
     ".jsonl": _alone(_json_lines),
 }
-"""What makes the columns of a file with each ending."""
+"""For each ending, the function that makes the columns of a file."""

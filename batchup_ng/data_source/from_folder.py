@@ -1,4 +1,4 @@
-"""A source over the pictures of a folder, the classes of which are its folders."""
+"""A source over the images in a folder. Its subfolders are the classes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jpe", ".jfif", ".apng", ".ppm", ".pgm",
     ".pbm", ".pnm", ".pfm", ".jp2", ".j2k", ".jpc", ".jpf", ".jpx", ".j2c", ".avif", ".avifs",
 )  # fmt: skip
-"""How the names of pictures end that :class:`~batchup_ng.ImageFiles` reads, as Pillow has them."""
+"""Endings of the images that :class:`~batchup_ng.ImageFiles` reads, from Pillow."""
 
 MOST_WAYS = 1000
-"""Ways to one folder in a class: each gives its pictures once more, and links may double them at every level."""
+"""Maximum number of ways to one folder in a class. Each gives its images once more, and links may double the ways at
+every level."""
 
 
 @known_names(OF_IMAGES)
@@ -32,34 +33,34 @@ def from_folder(
     class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] | None = None,
     extensions: str | Sequence[str] = EXTENSIONS, images: Reader = ImageFiles,
 ) -> FilesDataSource:  # fmt: skip
-    """Return a source of the pictures below a folder, ``(pictures, labels)``: each folder in it is a class.
+    """Return a source of the images below a folder, ``(images, labels)``. Each subfolder is a class.
 
-    The classes are sorted by name and numbered from 0, ``labels: (n,) int64``; ``source.class_names`` has the names,
-    ``source.report`` what was found. Files in folders of a class belong to it. The order is that of ``ImageFolder`` of
-    torchvision: by class, by folder, by name. A class whose folder holds no picture keeps its number. A folder that has
-    no folders in it gives pictures alone, ``(pictures,)``.
+    The classes are sorted by name and numbered from 0, ``labels: (n,) int64``. ``source.class_names`` has their names,
+    and ``source.report`` a :class:`~batchup_ng.FilesReport`. A class includes the files in all folders below it. The
+    order is as in torchvision's ``ImageFolder``: by class, by folder, by name. A class without images keeps its number.
+    If the folder has no subfolders, the batch has only images, ``(images,)``.
 
-    Left out, and told by the report: names that begin with a dot (and what is in such folders), names with another
-    ending, files of `root` itself where there are classes, the exclusion list, what is neither file nor folder (a link
-    to nothing, a pipe), links to a folder that they lie in. Other links are followed: a folder with several ways to
-    it gives its pictures once for each. No file is opened, nor is its size looked at: one that cannot be read fails
-    when it is, and ``python -m batchup_ng inspect`` finds it before.
+    The report lists what is left out: names that begin with a dot (and the contents of such folders), names with
+    another ending, files in `root` itself if there are classes, the exclusion list, entries that are neither file nor
+    folder (a broken link, a pipe), and links to a folder that contains them. Other links are followed. If several ways
+    lead to a folder, each gives its images once. This function opens no file and does not check sizes. A file that
+    cannot be read fails when it is read; ``python -m batchup_ng inspect`` finds it before.
 
     Args:
-        root: The folder. Where it is relative, so are the paths, which errors name.
-        size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
-        class_names: The classes, in the order of their numbers, as those that the network was trained with. A class
-            without a folder is no error; a folder that is none of them is.
-        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
-            wrote, whose relative paths are seen from its own folder; None leaves nothing out. A path that is no picture
-            here gives a :class:`~batchup_ng.SampleWarning`.
-        extensions: How the names of the files end that are taken, in small letters; those of files may be large.
-        images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
+        root: The folder. If it is relative, the paths in errors are relative too.
+        size: Size of the images, as for :class:`~batchup_ng.ImageFiles`.
+        class_names: The classes in the order of their numbers, such as those that the network was trained with. A class
+            without a folder is no error. A folder that is not in the list is an error.
+        exclude: Paths, absolute or relative to the current folder; or a CSV file from
+            :func:`~batchup_ng.write_errors`, whose relative paths are relative to its own folder. None leaves nothing
+            out. A path that is no image here gives a :class:`~batchup_ng.SampleWarning`.
+        extensions: Endings of the files to take, in lower case. They also match upper case.
+        images: Makes the accessor. It is called with a sequence of paths, and with `size` if that is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
-        ArgumentError: there is no such folder or no picture in it, a folder is none of `class_names`, no path in
-            `exclude` is a picture here, or a class has more than 1,000 ways to one folder through links.
+        ArgumentError: there is no such folder or no image in it, a folder is not in `class_names`, no path in
+            `exclude` is an image here, or a class has more than 1,000 ways to one folder through links.
         OSError: a folder cannot be listed.
     """
     root = os.fspath(root)
@@ -89,11 +90,11 @@ def from_folder(
 
 
 Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"
-"""Name, path, and the real paths of all folders that the way to it goes through, its own the last."""
+"""Name, path, and the real paths of all folders on the way to it, its own last."""
 
 
 class _Walk:
-    """What is taken of a tree of folders, and what is left out, by the reason, on the way."""
+    """A walk over a tree of folders. It collects the paths that it leaves out, by the reason."""
 
     def __init__(self, extensions: str | tuple[str, ...], excluded: dict[str, set[str]]) -> None:
         self.extensions = extensions
@@ -101,7 +102,10 @@ class _Walk:
         self.skipped: collections.defaultdict[str, list[str]] = collections.defaultdict(list)
 
     def kept(self, groups: Iterable[list[tuple[str, list[str]]]], counts: list[int]) -> Iterator[tuple[str, list[str]]]:
-        """Yield what the folders of each group begin with and the names that are not excluded; count the groups'."""
+        """Yield the prefix of each folder's paths, and its names that are not excluded.
+
+        `counts` receives the number of names in each group.
+        """
         for group in groups:
             counts.append(0)
             for path, names in group:
@@ -113,10 +117,10 @@ class _Walk:
                 yield os.path.join(path, ""), names
 
     def below(self, path: str, way: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-        """Yield a folder and each below it, with the sorted names of the files in it that are taken.
+        """Yield a folder and each folder below it, with the sorted names of the files to take.
 
         Raises:
-            ArgumentError: one folder has more than :data:`MOST_WAYS` ways to it, through links.
+            ArgumentError: more than :data:`MOST_WAYS` ways lead to one folder, through links.
         """
         todo, ways = [(path, way)], collections.Counter[str]()
         while todo:
@@ -132,12 +136,12 @@ class _Walk:
             todo += [(inner, inner_way) for _, inner, inner_way in folders]
 
     def listed(self, path: str, way: tuple[str, ...]) -> tuple[list[Folder], list[str]]:
-        """Return the folders in a folder and the names of the files that are taken, both sorted."""
+        """Return the subfolders of a folder and the names of the files to take, both sorted."""
         folders: list[Folder] = []
         names: list[str] = []
         endings, skipped = self.extensions, self.skipped
         with os.scandir(path) as entries:
-            for entry in entries:  # the system says what each is together with its name, but for links
+            for entry in entries:  # except for links, scandir has the type already
                 name = entry.name
                 try:
                     if name[0] == ".":
@@ -155,7 +159,7 @@ class _Walk:
                             folders.append((name, entry.path, (*way, own)))
                     else:
                         skipped["neither file nor folder"].append(entry.path)
-                except OSError:  # of a link to itself
+                except OSError:  # a link to itself
                     skipped["neither file nor folder"].append(entry.path)
         names.sort()
         folders.sort()

@@ -1,4 +1,4 @@
-"""A source over the pictures that a table names, with labels from its columns."""
+"""A source over the images that a table names, with labels from its columns."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_clas
 Column: TypeAlias = "list[Any]"
 
 LISTED_FROM = 100
-"""Files of one folder from which on it is listed, which is one question to a storage that may be far away; fewer are
-looked at one by one, since the folder may hold many others."""
+"""Minimum number of named files in a folder to list the folder, which is one request to storage that may be remote.
+Fewer files are checked one by one, because the folder may contain many others."""
 
 SEPARATORS = ("|", ";", ",")
-"""What may stand between the classes of a label; a report tells where most labels hold one and none was given."""
+"""Possible separators between the classes of a label. If most labels contain one and none was given, the report says
+so."""
 
 INT = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
 FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
-"""Cells of a CSV file that are numbers; ``007`` is text, which may be a name, and so is what no float can hold."""
+"""Cells of a CSV file that are numbers. ``007`` is text, because it may be a name. Numbers too large for a float are
+text too."""
 
 
 @validation.known_names(OF_IMAGES)
@@ -44,44 +46,45 @@ def from_table(
     root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles,
 ) -> FilesDataSource:  # fmt: skip
-    """Return a source of the pictures that a table names: ``(pictures, labels)``, without `label` ``(pictures,)``.
+    """Return a source of the images that a table names: ``(images, labels)``, or ``(images,)`` without `label`.
 
-    What labels are depends on what the column holds:
+    The values of the column determine the labels:
 
-    - Whole numbers, truth values or text are classes: ``(n,) int64``, numbered from 0 in the order of the values,
-      sorted. ``source.class_names`` has them as text.
-    - With `separator`, text is several classes: ``(n, n_classes) float32``, 1 for each that is named, else 0. An empty
+    - Whole numbers, truth values or text are classes: ``(n,) int64``, numbered from 0 in the order of the sorted
+      values. ``source.class_names`` has them as text.
+    - With `separator`, text names several classes: ``(n, n_classes) float32``, 1 for each named class, else 0. An empty
       text names none.
-    - Floats are what to predict, as they are: ``(n,) float32``.
+    - Floats are targets and stay as they are: ``(n,) float32``.
 
-    ``source.report`` has what was found. A path that the table names twice gives two samples.
+    ``source.report`` is a :class:`~batchup_ng.FilesReport`. A path that the table names twice gives two samples.
 
     Args:
-        table: A data frame of pandas, polars, or another library that narwhals knows; a table of pyarrow; a dict of
+        table: A data frame of pandas, polars, or another library that narwhals supports; a table of pyarrow; a dict of
             lists or arrays.
-        image: The column of the paths; or of the encoded pictures, ``bytes`` or dicts ``{"bytes": ..., "path": ...}``
-            as Hugging Face stores them, which :class:`~batchup_ng.ImageBytes` reads.
+        image: The column of the paths; or of the encoded images, ``bytes`` or dicts ``{"bytes": ..., "path": ...}`` as
+            Hugging Face stores them, which :class:`~batchup_ng.ImageBytes` reads.
         label: The column of the labels.
-        size: Of the pictures, as :class:`~batchup_ng.ImageFiles` takes it.
-        separator: What stands between the classes of a sample: ``"|"``, ``" "``. Spaces around them do not count.
-            Where it is None and most labels hold one of ``|;,``, the report says so.
-        columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype; other numbers
-            become an array. Text becomes a list of ``str`` (``bytes`` a list of ``bytes``); workers share its memory.
-        class_names: The classes, in the order of their numbers, as those that the network was trained with.
-        root: The folder that paths are relative to; None is the current one. It and the next two are about paths.
-        missing: What to do about files that do not exist: ``"error"``, ``"skip"`` those rows, or ``"ignore"``, which
-            does not look for them, so that they fail when they are read. A link to nothing may count as a file.
-        exclude: Paths, absolute or as seen from the current folder; or a CSV file that :func:`~batchup_ng.write_errors`
-            wrote, whose relative paths are seen from its own folder; None leaves nothing out. A path that the table has
-            not gives a :class:`~batchup_ng.SampleWarning`.
-        images: Makes the accessor, called with a sequence of paths, and `size` if it is not None:
+        size: Size of the images, as for :class:`~batchup_ng.ImageFiles`.
+        separator: Text between the classes of a sample: ``"|"``, ``" "``. Spaces around classes do not count. If it is
+            None and most labels contain one of ``|;,``, the report says so.
+        columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype. Other numbers
+            become an array. Text becomes a list of ``str`` (``bytes`` a list of ``bytes``), whose memory workers share.
+        class_names: The classes in the order of their numbers, such as those that the network was trained with.
+        root: The folder that paths are relative to. Default: the current one. `root`, `missing` and `exclude` apply
+            only to paths.
+        missing: Action on files that do not exist: ``"error"``; ``"skip"`` those rows; or ``"ignore"``, which does not
+            check, so missing files fail when they are read. A broken link may count as a file.
+        exclude: Paths, absolute or relative to the current folder; or a CSV file from
+            :func:`~batchup_ng.write_errors`, whose relative paths are relative to its own folder. None leaves nothing
+            out. A path that is not in the table gives a :class:`~batchup_ng.SampleWarning`.
+        images: Makes the accessor. It is called with a sequence of paths, and with `size` if that is not None:
             ``functools.partial(ImageFiles, mode="L")``.
 
     Raises:
-        ArgumentTypeError: `table` is no table, or a column holds values that can be no labels or no paths.
-        ArgumentError: there is no such column, no row is left, a label is missing or none of `class_names`, a file is
-            missing, or the table has none of the paths in `exclude`; rows are named by their number from 0.
-        ModuleNotFoundError: narwhals is not installed, which all tables but a dict need.
+        ArgumentTypeError: `table` is no table, or a column has values that cannot be labels or paths.
+        ArgumentError: there is no such column, no row is left, a label is missing or not in `class_names`, a file is
+            missing, or the table has none of the paths in `exclude`. Errors number rows from 0.
+        ModuleNotFoundError: narwhals is not installed. All tables but a dict need it.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
     >>> source.data[1], source.class_names
@@ -133,20 +136,20 @@ def from_csv(
     class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, delimiter: str = ",",
 ) -> FilesDataSource:  # fmt: skip
-    """Return a source of the pictures that a CSV file names: :func:`from_table` of it, without a further library.
+    """Return a source of the images that a CSV file names. This is :func:`from_table` without a further library.
 
-    The file is UTF-8 and begins with the names of its columns. A column is whole numbers if all of its cells are, else
-    floats if all are numbers, else text; so ``NA`` is text, ``007`` too, and an empty cell is text that is empty, which
-    is no class. Arguments that are not listed are those of :func:`from_table`.
+    The file is UTF-8 and begins with the names of its columns. A column has whole numbers if all of its cells are whole
+    numbers, else floats if all are numbers, else text. So ``NA`` and ``007`` are text, and an empty cell is empty text,
+    which is no class. Arguments not listed here are as for :func:`from_table`.
 
     Args:
         path: The file.
-        root: The folder that paths are relative to; None is that of the file.
-        delimiter: What stands between the cells of a row.
+        root: The folder that paths are relative to. Default: the folder of the file.
+        delimiter: Character between the cells of a row.
 
     Raises:
-        ArgumentError: the file is no CSV file in UTF-8 whose rows have as many cells as the first; or what
-            :func:`from_table` raises.
+        ArgumentError: the file is no CSV file in UTF-8, or a row has more or fewer cells than the first; also for the
+            reasons in :func:`from_table`.
         OSError: the file cannot be read.
     """
     wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
@@ -165,9 +168,9 @@ def from_csv(
 
 
 def _columns(table: Any) -> Callable[[str, str], Any]:
-    """Return what gives the values of a column, by the argument that names it and the name: objects of Python.
+    """Return a function of an argument's name and a column's name. It returns the column's values as Python objects.
 
-    A further column that is an array of numbers is given as it is.
+    If the argument is ``columns``, it returns an array of numbers unchanged.
     """
     if isinstance(table, (str, os.PathLike)):
         raise ArgumentTypeError(f"table must be a data frame or a dict of columns, not {table!r}; pass it to from_csv")
@@ -211,7 +214,7 @@ def _narwhals_frame(table: Any) -> Any:
 
 
 def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str) -> dict[str, Column]:
-    """Return the cells of columns, which are given with the arguments that name them."""
+    """Return the cells of some columns. `wanted` has, by column, the argument that names it."""
     rows = csv_rows(path, delimiter)
     header = next(rows, [])
     places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
@@ -235,7 +238,7 @@ def _typed(cells: Column) -> Column:
 
 
 def _further_column(name: str, values: Column | np.ndarray, kept: np.ndarray) -> Any:
-    """Return some rows of a column that is neither picture nor label: texts packed, numbers as an array."""
+    """Return some rows of a column that is neither image nor label: texts packed, numbers as an array."""
     if isinstance(values, np.ndarray):
         return values[kept]
     for kind in (str, bytes):
@@ -246,7 +249,7 @@ def _further_column(name: str, values: Column | np.ndarray, kept: np.ndarray) ->
     whole = all(isinstance(value, int) for value in values)
     try:
         array = np.array(values)
-        if whole and array.dtype.kind == "f":  # which would round those from 2**63 on
+        if whole and array.dtype.kind == "f":  # floats would round integers from 2**63 on
             array = np.array(values, np.uint64)
     except (ValueError, OverflowError):  # lists of several lengths; numbers of more than 64 bits
         raise _odd_column(name, values) from None
@@ -268,7 +271,7 @@ def _odd_column(name: str, values: Column) -> ArgumentTypeError:
 def _labels(
     name: str, values: Column, separator: str | None, class_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...] | None, np.ndarray]:
-    """Return the names of the classes, None for numbers to predict, and the label of each row."""
+    """Return the names of the classes (None if the labels are targets), and the label of each row."""
     if missing := [row for row, value in enumerate(values) if value is None or (value == value) is not True]:
         hint = "; give '' to those that are of no class" if separator else ""
         raise ArgumentError(
@@ -300,7 +303,7 @@ def _labels(
 def _numbered(
     name: str, several: list[Column], class_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of the classes, and the numbers of those of each row, one row after the other."""
+    """Return the names of the classes, and the class numbers of all rows, one row after the other."""
     found = sorted({value for values in several for value in values})
     names = tuple(map(str, found)) if class_names is None else checked_class_names(class_names)
     by_name = {each: number for number, each in enumerate(names)}
@@ -316,7 +319,7 @@ def _numbered(
 
 
 def _separator_hint(cells: Column) -> str:
-    """Return what to pass if most of the labels look like several classes; nothing if they do not."""
+    """Return advice on `separator` if most labels look like several classes, else an empty text."""
     for mark in SEPARATORS:
         n = sum(isinstance(cell, str) and mark in cell for cell in cells)
         if 2 * n > len(cells):
@@ -341,7 +344,7 @@ def _paths(values: Column, root: str | os.PathLike[str] | None) -> list[str]:
 
 
 def _absent(paths: Sequence[str]) -> list[int]:
-    """Return the rows of paths where there is no file: folders that many are in are listed, the others looked at."""
+    """Return the rows of paths without a file. List folders with many of the paths; check other paths one by one."""
     by_folder: dict[str, list[int]] = {}
     for row, path in enumerate(paths):
         by_folder.setdefault(path[: path.rfind(os.sep) + 1], []).append(row)
@@ -377,7 +380,7 @@ def _listed(rows: Sequence[int]) -> str:
 
 
 def _first_odd(values: Column) -> str:
-    """Return, in words, the first value that is of another kind than the first."""
+    """Return in words the first value whose type differs from row 0."""
     first = type(values[0]) if values else None
     row = next((row for row, value in enumerate(values) if type(value) is not first), 0)
     return f"and row {row} holds {shortened(repr(values[row]), 80)}"

@@ -1,4 +1,4 @@
-"""Functions that make sources of sources."""
+"""Functions that make sources from sources."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
 
 
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
-    """Return a source with the samples of all `sources`, one source after the other; shuffling mixes them all.
+    """Return a source with the samples of all `sources`, one source after the other. Shuffling mixes them all.
 
     Args:
-        sampler: The order in which they are handed out; rows are numbered through all sources.
+        sampler: The order of the samples. Row numbers run through all sources.
 
     Raises:
-        ArgumentError: there are no sources, one has an epoch that never ends, or the sampler is for another number of
+        ArgumentError: there are no sources, a source has an endless epoch, or the sampler is for another number of
             rows.
-        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+        ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
     """
     return ConcatDataSource(_one_list(sources), sampler)
 
 
 def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = None) -> ConcatDataSource:
-    """Return a source with the samples of all `sources` in given proportions, those of one batch mixed.
+    """Return a source that mixes the samples of all `sources` in given proportions within each batch.
 
-    It is :func:`concat` with an :class:`~batchup_ng.MixtureSampler`, which says how the proportions are kept. For
-    batches each of which is of one source, use a :class:`~batchup_ng.ChoiceDataSource`.
+    It is :func:`concat` with an :class:`~batchup_ng.MixtureSampler`, which documents how it keeps the proportions. For
+    batches that come from one source each, use a :class:`~batchup_ng.ChoiceDataSource`.
 
     Args:
-        weights: How much of each source to hand out, not negative, in any unit; equal where it is None.
-        length: Samples of an epoch. None: as many as it takes to hand out each sample of each source, those of small
-            sources several times. -1: no end.
+        weights: Share of each source, not negative, in any unit. Default: equal shares.
+        length: Samples per epoch. None: the number needed to hand out every sample of every source; samples of small
+            sources repeat. -1: no end.
 
     Raises:
-        ArgumentError: as for :func:`concat`, or the weights are not what they should be.
-        ArgumentTypeError: one is no source, or has samples without numbers of their own (a choice, a stream).
+        ArgumentError: as for :func:`concat`, or the weights are invalid.
+        ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
 
     >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), weights=[2, 1])
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
@@ -64,14 +64,14 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
 
 
 def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None) -> SubsetDataSource:
-    """Return a source with the samples of `source` at the positions `rows` of its epoch in order.
+    """Return a source with the samples of `source` at positions `rows` of its unshuffled epoch.
 
-    The errors are those of :func:`concat`, and of `exclude`.
+    It raises the errors of :func:`concat`, and errors about `exclude`.
 
     Args:
-        rows: ``(n,) int``, of which negative ones count from the end; all where it is None.
-        exclude: Positions that are left out, ``(k,) int``; or the CSV file in which :func:`~batchup_ng.write_errors`
-            wrote the samples of `source` that failed. A file that has another name for one of them is an error.
+        rows: ``(n,) int``; negative numbers count from the end. Default: all.
+        exclude: Positions to leave out, ``(k,) int``; or a CSV file from :func:`~batchup_ng.write_errors` with the
+            samples of `source` that failed. If the file has another name for one of them, that is an error.
     """
     if exclude is None:
         if rows is None:
@@ -86,18 +86,18 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
 def split(
     source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None
 ) -> list[SubsetDataSource]:
-    """Return sources that share out the samples of `source` at random: a function of the seed.
+    """Divide the samples of `source` at random among several sources. The result is a function of the seed.
 
     The samples of each part keep their order.
 
     Args:
-        fractions: The share of each part, above 0, together at most 1; what is left over is in no part.
+        fractions: The share of each part, above 0, together at most 1. The rest is in no part.
         seed: Seed of the draw.
-        stratify: Class of each sample, ``(n,) int`` or strings: each class is then shared out by itself.
+        stratify: Class of each sample, ``(n,) int`` or strings. Each class is then divided separately.
 
     Raises:
-        ArgumentError: a fraction is not above 0, they add up to more than 1, a part stays empty, or `stratify` has
-            another length than `source`.
+        ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, or `stratify` and `source`
+            differ in length.
 
     >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
     >>> [part.num_samples() for part in parts]
@@ -109,7 +109,7 @@ def split(
     parts: list[list[np.ndarray]] = [[] for _ in shares]
     ends, seen = np.cumsum([0.0, *shares]), 0
     for group in _groups(n, stratify):
-        # Rounded over all classes so far, so that what one class rounds down another rounds up.
+        # Rounded over all classes so far: if one class rounds down, another rounds up.
         bounds = np.rint(ends * (seen + len(group))).astype(int) - np.rint(ends * seen).astype(int)
         bounds = np.maximum.accumulate(bounds)
         shuffled = rng.permutation(group)
@@ -138,7 +138,7 @@ def _checked_shares(fractions: Any) -> np.ndarray:
 
 
 def _groups(n: int, stratify: Any) -> list[np.ndarray]:
-    """Return the positions of the samples of each class, those of the samples without a class (NaN) being one too."""
+    """Return the positions of the samples of each class. Samples without a class (NaN) form a class too."""
     if stratify is None:
         return [np.arange(n)]
     classes = np.asarray(stratify)
@@ -155,20 +155,20 @@ def _groups(n: int, stratify: Any) -> list[np.ndarray]:
 
 
 def take(source: AbstractDataSource, n: int) -> TakeDataSource:
-    """Return a source whose epochs end after the first `n` samples, in whatever order the epoch is.
+    """Return a source whose epochs end after the first `n` samples, in the order of the epoch.
 
-    So a shuffled epoch has other samples each time; for the same ones, ``subset(source, range(n))``. It gives an end
-    to sources that have none, such as those with a weighted sampler.
+    So each shuffled epoch has other samples. For the same samples use ``subset(source, range(n))``. ``take`` also gives
+    an end to endless sources, such as a source with a weighted sampler.
     """
     return TakeDataSource(source, n)
 
 
 def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
-    """Return a source whose epoch is `times` epochs of `source`, each in an order of its own; -1 without end.
+    """Return a source whose epoch is `times` epochs of `source`, each in its own order; -1 for no end.
 
-    If a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), batches
-    reach over the seam between two epochs, as with ``repeats=``. Elsewhere (a choice, a composite, ``take``, a
-    stream) each epoch ends with a batch of its own, which may be short.
+    If a shuffled epoch is a permutation of the rows (arrays, their maps, ``concat``, ``subset``, ``zip``), a batch may
+    have samples of two epochs, as with ``repeats=``. Otherwise (a choice, a composite, ``take``, a stream) each epoch
+    ends with its own last batch, which may be short.
     """
     checked_source("source", source)
     times = validation.repeats(times)
@@ -178,25 +178,25 @@ def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
 
 
 def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
-    """Return a source whose sample i is that of all `sources`, side by side; shuffling keeps them together.
+    """Return a source that joins sample i of all `sources` side by side. Shuffling keeps them together.
 
-    If `flatten`, the arrays of all stand in one tuple, ``(a0, a1, b0)``; else ``((a0, a1), (b0,))``. Sources of
-    different lengths are refused.
+    If `flatten`, the arrays of all sources are in one tuple, ``(a0, a1, b0)``; otherwise ``((a0, a1), (b0,))``. Sources
+    must have the same length.
     """
     return ZipDataSource(_one_list(sources), flatten)
 
 
 def _one_list(sources: Sequence[Any]) -> Sequence[Any]:
-    """Return the sources that were given one by one, or in one list."""
+    """Return the sources as one sequence, given one by one or in one list."""
     return sources[0] if len(sources) == 1 and isinstance(sources[0], (list, tuple)) else sources
 
 
 def coerce_data_source(x: Any) -> AbstractDataSource:
     """Return `x` as a data source.
 
-    A source is returned as it is; a list, tuple or dict of arrays becomes an :class:`ArrayDataSource`, an iterator an
-    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`. All else is an :class:`ArgumentTypeError`, an
-    empty sequence an :class:`ArgumentError`.
+    A source is returned unchanged. A list, tuple or dict of arrays becomes an :class:`ArrayDataSource`, an iterator an
+    :class:`IteratorDataSource`, a function a :class:`CallableDataSource`. Anything else raises an
+    :class:`ArgumentTypeError`, and an empty sequence an :class:`ArgumentError`.
     """
     if isinstance(x, AbstractDataSource):
         return x

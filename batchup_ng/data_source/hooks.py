@@ -1,8 +1,8 @@
-"""What every node of a graph of sources can be asked, with an answer for sources that only know BatchUp's methods.
+"""The methods of every node in a graph of sources, with defaults for sources that only have BatchUp's methods.
 
-A source is written against BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
-``samples_by_indices``, ``samples_by_indices_nomapping``), or against three protocols, which are what the library itself
-calls. They are base classes that answer by BatchUp's methods, so that either kind of source goes anywhere.
+A source implements either BatchUp's four methods (``batch_iterator``; for random access ``batch_indices_iterator``,
+``samples_by_indices``, ``samples_by_indices_nomapping``), or three protocols, which the library itself calls. The
+protocols are base classes whose defaults call BatchUp's methods, so the library can use both kinds everywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .epoch_options import EpochOptions, taken_by
 
 
 class BatchupMethods(Shown):
-    """The methods that a source of BatchUp's has."""
+    """The methods of a BatchUp source."""
 
     @property
     def is_random_access(self) -> bool:
@@ -33,7 +33,7 @@ class BatchupMethods(Shown):
         return False
 
     def num_samples(self, **kwargs: Any) -> Any:
-        """Return the samples of an epoch: an int, ``numpy.inf``, or None where that is not known."""
+        """Return the number of samples in an epoch: an int, ``numpy.inf``, or None if it is not known."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def batch_iterator(self, batch_size: int, **kwargs: Any) -> Iterator[Any]:
@@ -45,7 +45,7 @@ class BatchupMethods(Shown):
         raise self._no_random_access("samples_by_indices_nomapping")
 
     def samples_by_indices(self, indices: Any) -> Any:
-        """Return the batch of `indices`, which count within what the sampler draws from."""
+        """Return the batch of `indices`, which number the rows that the sampler draws from."""
         raise self._no_random_access("samples_by_indices")
 
     def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Iterator[Any]:
@@ -61,49 +61,49 @@ class BatchupMethods(Shown):
 
 
 class ReadsRows(BatchupMethods):
-    """What a worker calls."""
+    """The protocol that a worker calls."""
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`.
 
         Args:
-            rows: Rows as the plan gives them: ``(n,) int``, or a nest; read-only, for others use them too.
-            key: Names the randomness of the batch at this node.
-            buffers: Where to take memory from.
+            rows: Rows from the plan: ``(n,) int``, or a nest. Read-only, because others use them too.
+            key: Identifies the randomness of the batch at this node.
+            buffers: Source of memory for the batch.
         """
         return of_its_own(self.samples_by_indices_nomapping(read_only(rows)))
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        """Return the samples of `rows` one by one, as the data set has them: what ``collate`` is called with."""
+        """Return the samples of `rows` one by one, in the form of the data set, for a ``collate`` function."""
         return batches.given_samples(as_batch(self.read(rows, key, buffers)))
 
     def sample_name(self, rows: Any) -> str | None:
-        """Return the path or key of the one sample of `rows`, to be named in an error; None where it has none."""
+        """Return the path or key of the one sample of `rows` for an error, or None if it has none."""
         return None
 
 
 class PlansRows(BatchupMethods):
-    """What a plan asks for, in the consumer's process: index arithmetic only."""
+    """The protocol that a plan calls, in the consumer's process. It is index arithmetic only."""
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        """Return the rows of each batch of the epoch that `key` names; None is in order."""
+        """Return the rows of each batch in the order of `key`. None is in order."""
         rng = None if key is None else key.random_state("listed")
         n_batches = math.inf if self.num_samples() == math.inf else None
         return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
 
     def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        """Yield the rows of batch after batch, drawn from `rng` as it goes; None is in order."""
+        """Yield the rows of batch after batch, drawn from `rng` one by one. None is in order."""
         for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
             if not drop_last or batches.length(rows) >= batch_size:
                 yield rows
 
     def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch, in whatever order; None where it depends on the order."""
+        """Return the number of batches of an epoch in any order, or None if it depends on the order."""
         n = self.num_samples()
         return None if n is None else count_batches(n, batch_size, drop_last)
 
     def rows_at(self, positions: np.ndarray) -> Any:
-        """Return the rows at `positions`, ``(n,) int``, of the epoch in order.
+        """Return the rows at `positions`, ``(n,) int``, of the unshuffled epoch.
 
         Raises:
             ArgumentTypeError: the source has no such order.
@@ -114,42 +114,43 @@ class PlansRows(BatchupMethods):
         )
 
     def natural_blocks(self) -> tuple[int, int] | None:
-        """Return how many neighbouring samples are as cheap to read together as one, and how many such blocks a shuffle
-        may mix so that storage reads each once; None where samples are cheap one by one, or are those of other sources.
+        """Return the length of a block, whose samples are as cheap to read together as one, and the number of blocks
+        that a shuffle may mix while storage reads each once. None if samples are cheap one by one or come from other
+        sources.
         """
         return None
 
     def rows_kept(self) -> float:
-        """Return how many of its rows there is room for where rows are decoded with others; ``math.inf`` elsewhere."""
+        """Return the number of rows that fit in the cache if rows are decoded in groups, else ``math.inf``."""
         return math.inf
 
     def check_batch_size(self, batch_size: int) -> None:
-        """Raise :class:`~batchup_ng.errors.ArgumentError` if there are no batches of that size; a loader asks first."""
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if no batch has this size. A loader calls this first."""
 
     def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
-        """Return the block and window of this node's order by blocks, made of `found` or of :meth:`natural_blocks`;
-        None if it has none of its own.
+        """Return the block and window of this node's order by blocks, derived from `found` or :meth:`natural_blocks`.
+        None if it has no such order of its own.
         """
         return None
 
     def permutes_rows(self) -> bool:
-        """Return whether a shuffled epoch has the samples of the epoch in order, each once, in another order."""
+        """Return whether a shuffled epoch is a permutation of the unshuffled epoch."""
         return False
 
 
 class Streams(BatchupMethods):
-    """What is asked of a source without random access, on the thread that iterates over it."""
+    """The protocol of a source without random access. The thread that iterates over the source calls it."""
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the batches of an epoch; `path` is the place of this node in the graph."""
+        """Yield the batches of an epoch. `path` is the place of this node in the graph."""
         yield from self.batch_iterator(options.batch_size, **taken_by(self.batch_iterator, options.given))
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        """Return the number of batches that ``stream`` gives: an int, ``math.inf``, or None where it is not known."""
+        """Return the number of batches from ``stream``: an int, ``math.inf``, or None if it is not known."""
         return None
 
     def checkpointable(self) -> Any:
-        """Return what saves and puts back the user's own iterator that a stream comes from; None if that cannot be."""
+        """Return the object that saves and restores the user's own iterator of a stream, or None if none can."""
         return None
 
 
@@ -157,33 +158,33 @@ class SourceNode(ReadsRows, PlansRows, Streams):
     """A node of a graph of sources."""
 
     of_pool = False
-    """Whether a pool makes its batches, which are handed out as they are, and so is what maps make of them."""
+    """Whether a pool makes its batches. They, and the results of maps on them, are then handed out unchanged."""
     runs_user_code = True
-    """Whether code of the user's makes its batches, which may draw from NumPy's or Python's global generator."""
+    """Whether the user's code makes its batches. That code may draw from NumPy's or Python's global generator."""
     spreads_reads = False
-    """Whether it reads the rows of a batch by several threads, where a pool has any that are idle."""
+    """Whether it reads the rows of a batch by several threads, if a pool has idle ones."""
     heeds_shuffle = True
-    """Whether ``shuffle=`` can change the order of its batches, or what it draws."""
+    """Whether ``shuffle=`` can change the order of its batches, or its random draws."""
     has_order = False
-    """Whether its rows are shuffled here, and those of the nodes below it are not."""
+    """Whether this node shuffles its rows, and the nodes below it do not."""
     takes_options = False
-    """Whether it passes options that the library does not know to a function of the user's."""
+    """Whether it passes unknown options to a function of the user."""
     rng: str | None = None
-    """How it draws random numbers, where it is a map that does."""
+    """For a map that draws random numbers, the kind of generator."""
     resizes = False
-    """Whether it is a map that may return another number of samples."""
+    """Whether it is a map that may return more or fewer samples."""
 
     def fingerprint(self) -> list[Any]:
-        """Return what the order of an epoch depends on beside the seed, in strings, numbers and lists.
+        """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists.
 
-        A saved state keeps a digest of it, so that it is only resumed from with a source of the same graph, lengths and
-        samplers. Who makes the batches does not belong to it. This one tells the class and the number of samples, and
-        nothing of the options of a source of one's own: if those change the order, define it.
+        A saved state keeps a digest of it. Only a source with the same graph, lengths and samplers can resume from the
+        state. The pool is not included. This default has the class and the number of samples, but not the options of a
+        custom source. Override it if such options change the order.
         """
         return [type(self).__name__, str(self.num_samples())]
 
     def __dir__(self) -> list[str]:
-        """Return the names that complete with Tab: the user's methods, without the hooks."""
+        """Return the names for Tab completion: the user's methods, without the hooks."""
         return [name for name in super().__dir__() if name not in HOOKS]
 
     def _facts(self) -> list[str]:
@@ -193,13 +194,13 @@ class SourceNode(ReadsRows, PlansRows, Streams):
 HOOKS = {"has_plan", "plan_of", "start"}.union(
     name for kind in (ReadsRows, PlansRows, Streams, SourceNode) for name in vars(kind) if not name.startswith("_")
 )
-"""What the library calls, and users do not."""
+"""Methods and attributes for the library, not for users."""
 
 
 def nodes_of(root: SourceNode, stops: str = "") -> list[SourceNode]:
     """Return the nodes of a graph of sources, each once, children before their parents.
 
-    Those below a node whose attribute `stops` is true are left out.
+    If the attribute `stops` of a node is true, the nodes below it are left out.
     """
     found: dict[int, SourceNode] = {}
 
@@ -210,7 +211,7 @@ def nodes_of(root: SourceNode, stops: str = "") -> list[SourceNode]:
             parts = list(value.values()) if isinstance(value, dict) else value
             if not isinstance(parts, (list, tuple)):
                 parts = [parts]
-            if parts and isinstance(parts[0], SourceNode):  # or it may be a long list of something else
+            if parts and isinstance(parts[0], SourceNode):  # check only the first: a list of other things may be long
                 for part in parts:
                     visit(part)
         found[id(node)] = node
@@ -220,12 +221,12 @@ def nodes_of(root: SourceNode, stops: str = "") -> list[SourceNode]:
 
 
 def any_node(root: SourceNode, attribute: str) -> bool:
-    """Return whether an attribute of a node of the graph is true: ``"rng"``, say, where a map draws random numbers."""
+    """Return whether an attribute is true at any node of the graph, such as ``"rng"`` at a map with random numbers."""
     return any(getattr(node, attribute) for node in nodes_of(root))
 
 
 def samples_in_words(source: SourceNode) -> str:
-    """Return how many samples an epoch has, in words."""
+    """Return the number of samples in an epoch, in words."""
     n = source.num_samples() if source.is_random_access else None
     return "a stream" if n is None else "endless" if n == math.inf else f"{n} samples"
 

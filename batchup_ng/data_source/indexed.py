@@ -1,4 +1,4 @@
-"""Row numbers as a column of a batch, and the source that hands them out."""
+"""Row numbers as a column of a batch, and the source that adds them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ INDEX = "index"
 
 
 def row_arrays(rows: Any) -> list[np.ndarray]:
-    """Return the row numbers of a batch as arrays of their own.
+    """Return the row numbers of a batch as new arrays.
 
-    A composite has one for each part; a choice the number of the source, then the rows in it.
+    A composite has one array for each part. A choice has the number of the source, then the rows in it.
     """
     if isinstance(rows, ChoiceBatch):
         return [np.full(batches.length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
@@ -32,7 +32,7 @@ def row_arrays(rows: Any) -> list[np.ndarray]:
 
 
 def with_rows(batch: Any, *rows: np.ndarray) -> Any:
-    """Return a batch with row numbers before it, in a dict as ``"index"``, where one array of them has room."""
+    """Return a batch that begins with its row numbers. In a dict they are ``"index"``, which takes only one array."""
     if not isinstance(batch, Mapping):
         return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
     if len(rows) != 1 or INDEX in batch:
@@ -43,7 +43,7 @@ def with_rows(batch: Any, *rows: np.ndarray) -> Any:
 
 
 class IndexedDataSource(SameOrder):
-    """The batches of another source with their row numbers before them: see its method ``with_index``."""
+    """A source that puts row numbers before the batches of another source: see the method ``with_index``."""
 
     def __init__(self, source: AbstractDataSource) -> None:
         super().__init__(source)

@@ -1,4 +1,4 @@
-"""Sources that only stream: batches come from a function or an iterator of the user's."""
+"""Sources that only stream: batches come from the user's function or iterator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .epoch_options import EpochOptions, taken_by
 
 
 class CallableDataSource(PlannedDataSource):
-    """Batches from a function: ``fn(batch_size, **options)`` returns an iterator of them for one epoch.
+    """A source of batches from a function: ``fn(batch_size, **options)`` returns an iterator over one epoch.
 
     Args:
-        batch_iterator_fn: Called for each epoch with the batch size, with the options that ``batch_iterator`` was
-            given (``shuffle``, any of the function's own; ``epoch`` if it takes that).
-        num_samples_fn: The samples of an epoch: an int, ``numpy.inf``, or a function that returns one of these
+        batch_iterator_fn: Called for each epoch with the batch size and the options given to ``batch_iterator``:
+            ``shuffle``, any of the function's own, and ``epoch`` if it accepts that.
+        num_samples_fn: Number of samples in an epoch: an int, ``numpy.inf``, or a function that returns one of these
             and is called with the same options; None if not known.
     """
 
@@ -54,18 +54,18 @@ class CallableDataSource(PlannedDataSource):
 
 
 class IteratorDataSource(PlannedDataSource):
-    """Batches from an iterator, which has one epoch, with batches of its own size, in its own order.
+    """A source of batches from an iterator. It has one epoch, with batches of its own size, in its own order.
 
-    ``batch_size`` of ``batch_iterator`` does not change the batches, as in BatchUp, and ``shuffle`` is refused, unless
-    other sources beside it are shuffled, or maps take their seed from it. A function that makes an iterator for each
-    epoch, with the batch size and ``shuffle`` that were asked for, goes into a :class:`CallableDataSource`.
+    ``batch_size`` of ``batch_iterator`` does not change the batches, as in BatchUp. ``shuffle`` is refused, unless
+    other sources in the graph are shuffled, or maps take their seed from it. For a function that makes an iterator for
+    each epoch, with the requested batch size and ``shuffle``, use a :class:`CallableDataSource`.
 
     Args:
-        batch_iter: Iterator of batches, each a tuple of arrays. If it has ``state_dict()``, which returns what JSON can
-            hold, and ``load_state_dict(state)``, epochs can be saved and resumed; else they cannot. It is asked for its
-            state after each batch, so that a batch that fails can be made again. If it raises an error instead, that
-            comes as a ``StateError`` when a state is asked for.
-        n_samples: How many samples it has: an int, ``numpy.inf``, or None if not known.
+        batch_iter: Iterator of batches, each a tuple of arrays. Epochs can be saved and resumed only if it has
+            ``state_dict()``, whose result can be written as JSON, and ``load_state_dict(state)``. The library takes its
+            state after each batch, because a batch that fails must be made again. If ``state_dict()`` raises an error,
+            a request for the epoch's state raises it as a ``StateError``.
+        n_samples: Number of samples: an int, ``numpy.inf``, or None if not known.
     """
 
     heeds_shuffle = False
@@ -90,11 +90,11 @@ class IteratorDataSource(PlannedDataSource):
         return self if all(callable(getattr(self.batch_iter, name, None)) for name in names) else None
 
     def state_dict(self) -> Any:
-        """Return the state of the iterator, where it has one."""
+        """Return the state of the iterator, if it supports that."""
         return self.batch_iter.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Put the iterator back, where it can be."""
+        """Load a state into the iterator, if it supports that."""
         self.batch_iter.load_state_dict(state)
         self._used_up = False
 
@@ -109,7 +109,7 @@ class IteratorDataSource(PlannedDataSource):
 
 
 class _Taken:
-    """The batches of a user's iterator, copied where the user holds them too: a map may write to them."""
+    """The batches of a user's iterator. They are copied if the user also has them, because a map may write to them."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iter(iterator)

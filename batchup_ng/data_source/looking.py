@@ -1,4 +1,4 @@
-"""The samples of a source one by one, for looking: ``len(source)``, ``source[i]``, ``source[i:j]``."""
+"""Single samples of a source, for inspection: ``len(source)``, ``source[i]``, ``source[i:j]``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .hooks import SourceNode, any_node
 
 
 class HasSamples(SourceNode):
-    """A source as a sequence of the samples of its epoch in order."""
+    """A source as a sequence of the samples of its unshuffled epoch."""
 
     def __len__(self) -> int:
-        """Return the samples of an epoch.
+        """Return the number of samples in an epoch.
 
         Raises:
             TypeError: the epoch never ends, or the number is not known.
@@ -34,12 +34,12 @@ class HasSamples(SourceNode):
         return int(n)
 
     def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
+        return True  # otherwise Python calls len(), which some do not have
 
     def __getitem__(self, which: Any) -> Any:
-        """Return samples of the epoch in order, with all maps, as epoch 0 without ``shuffle=`` would.
+        """Return samples of epoch 0 without ``shuffle=``, with all maps applied.
 
-        This is for looking at them; training reads whole batches with ``batch_iterator``.
+        This is for inspection. Training reads whole batches with ``batch_iterator``.
 
         Args:
             which: A whole number gives one sample, nested like the batch, without the batch's axis. A slice, an array
@@ -56,7 +56,7 @@ class HasSamples(SourceNode):
         batch = batches.as_batch(self._in_order(np.array([chosen])))
         try:
             samples = list(batches.samples_of(batch))
-        except (ArgumentError, TypeError):  # arrays of different lengths, or what is no array
+        except (ArgumentError, TypeError):  # arrays of different lengths, or no arrays
             samples = []
         if len(samples) != 1:
             raise ArgumentError(
@@ -79,20 +79,23 @@ class HasSamples(SourceNode):
 
 
 def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ...] = ()) -> Any:
-    """Return the batch of the samples at `positions` of epoch 0 in order; `path` is the source's place in the graph."""
+    """Return the batch of the samples at `positions` of the unshuffled epoch 0.
+
+    `path` is the source's place in the graph.
+    """
     key = key_in_order(positions)._replace(path=path)
     with globals_kept(key) if any_node(source, "runs_user_code") else contextlib.nullcontext():
         return MakeBatch().read(source, source.rows_at(positions), key, FRESH)
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:
-    """Return the key of a batch of the samples at `positions` of the epoch in order."""
+    """Return the key of a batch of the samples at `positions` of the unshuffled epoch."""
     start = int(positions[0]) if len(positions) else 0
     return BatchKey(start=start, offsets=positions - start)
 
 
 def numbered_length(name: str, source: SourceNode) -> int:
-    """Return how many samples the epoch of `source` in order has; refuse one that has no end, or no such order."""
+    """Return the length of the unshuffled epoch of `source`. Refuse an endless epoch, or one without such an order."""
     source.rows_at(np.arange(0))
     n = source.num_samples()
     if n is None or n == math.inf:

@@ -1,7 +1,7 @@
-"""Sources whose batches are those of another with a function applied.
+"""Sources that apply a function to the batches of another source.
 
-A map returns a tuple or dict of arrays with one row for each sample of its batch. One that returns anything else is
-told of where it returns, alike in a plain loop and in every pool.
+A map returns a tuple or dict of arrays with one row for each sample of its batch. Any other return value raises
+`MapResultError` at once, in a plain loop and in every pool alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .wrapped import SameOrder
 
 
 def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
-    """Call a function of a batch, or sample, with its parts; those of a dict by name."""
+    """Call a function with the parts of a batch or sample, by name for a dict."""
     by_place = type(batch) is tuple or not isinstance(batch, Mapping)
     try:
         return fn(*batch, **keywords) if by_place else fn(**batch, **keywords)
@@ -38,10 +38,10 @@ def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
 
 
 class MapDataSource(SameOrder):
-    """A source whose batches are those of another with a function applied: see :meth:`AbstractDataSource.map`."""
+    """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
 
     runs_user_code = True
-    _gives_columns = True  # whether the function returns the columns of a batch, which are checked
+    _gives_columns = True  # whether the function returns the columns of a batch; they are then checked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
@@ -70,7 +70,7 @@ class MapDataSource(SameOrder):
         return self._apply(functools.partial(self._mapped, own=own), batch, key, planned_samples(rows, batch))
 
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return what `make` makes of a batch of so many planned samples; an exception carries along the map's name."""
+        """Return `make(batch, key, planned)`. Add the map's name to an exception."""
         try:
             return make(batch, key, planned)
         except BaseException as error:
@@ -87,10 +87,10 @@ class MapDataSource(SameOrder):
         return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        """Return what the function returns for a batch of so many planned samples, as it is.
+        """Return the unchecked result of the function for a batch of `planned` planned samples.
 
-        `own` names the parts that nothing else refers to; they are not empty only for a function that has
-        ``writing_to``, as the operations of ``batchup_ng.augment`` have.
+        `own` names the parts of the batch that nothing else refers to. It is empty unless the function has
+        ``writing_to``, as the operations of ``batchup_ng.augment`` do.
         """
         fn = functools.partial(self.fn.writing_to, own) if own else self.fn  # type: ignore[attr-defined]
         if self.rng is None:
@@ -107,7 +107,7 @@ class MapDataSource(SameOrder):
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         stream = map(as_batch, self.source.stream(options, (*path, 0)))
         for number, batch in enumerate(stream, options.reached.batches):
-            # Batches may be of any length here, and another after the map, so the position is counted.
+            # A stream's batches may have any length, and a map may change it, so each map counts its position.
             start = options.counted.get(path, 0)
             n = batches.length(batch)
             options.counted[path] = start + n
@@ -121,7 +121,7 @@ class MapDataSource(SameOrder):
 
 
 class SampleMapDataSource(MapDataSource):
-    """A source whose samples are those of another after a function: see :meth:`AbstractDataSource.map_samples`."""
+    """A source that applies a function to the samples of another source: see :meth:`AbstractDataSource.map_samples`."""
 
     _gives_columns = False
     _kinds_of_rng = (None, "sample")
@@ -164,7 +164,9 @@ class CollateDataSource(MapDataSource):
 
 
 def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: bool) -> Any:
-    """Return what the map `fn` made of a batch, if that is a batch of as many samples, or of others if it `resizes`."""
+    """Return the `result` of the map `fn`. Raise unless it is a batch as long as `batch`, or of any one length if
+    `resizes`.
+    """
     if _all_of_one_length(result, batch):
         return result
     name = function_name(fn)
@@ -193,7 +195,7 @@ def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: boo
 
 
 def _all_of_one_length(result: Any, batch: Any) -> bool:
-    """Return whether `result` is a tuple of arrays as long as those of `batch`: the quick way for nearly all."""
+    """Return whether `result` is a tuple of arrays as long as `batch`: a shortcut for nearly all batches."""
     if type(result) is not tuple or type(batch) is not tuple or not batch or type(batch[0]) is not np.ndarray:
         return False
     length = batch[0].shape[:1]
@@ -204,24 +206,24 @@ def _all_of_one_length(result: Any, batch: Any) -> bool:
 
 
 def _columns(batch: Any) -> str:
-    """Return how many rows the parts of a batch have, in words: ``8 in [0], 5 in [1]``."""
+    """Return in words the number of rows in each part of a batch: ``8 in [0], 5 in [1]``."""
     parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
     found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
     return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
 
 
 class ConsumerMaps(NamedTuple):
-    """Maps behind a pool, applied one after the other in the consumer's process, in its ``next``.
+    """Maps after a pool, applied one after the other in the consumer's process, in its ``next``.
 
-    What they return is handed out as it is: a view, a list, a tensor on another device. Their random numbers are those
-    that the same maps would have in the source.
+    Their results are handed out unchanged: a view, a list, a tensor on another device. Their random numbers are the
+    same as if the maps were in the source.
     """
 
     nodes: tuple[MapDataSource, ...]
-    pad_mask: bool = False  # whether an array that marks what only pads goes at the end of what they return
+    pad_mask: bool = False  # whether to append an array that marks padding
 
     def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return what becomes of a batch of so many planned samples, whose key is that of the outermost map."""
+        """Return the batch after all maps. `key` is the key of the outermost map, `planned` the number of samples."""
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
             try:
                 batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
@@ -234,6 +236,6 @@ class ConsumerMaps(NamedTuple):
 
 
 def _parts(result: Any) -> Any:
-    """Return what a map returned such that the next is called with its parts; a single object is one part."""
+    """Return the result of a map as parts, to call the next map with. A single object is one part."""
     batch = as_batch(result)
     return batch if isinstance(batch, (tuple, Mapping)) else (batch,)

@@ -1,4 +1,4 @@
-"""Sources whose samples have row numbers, handed out by a sampler."""
+"""Sources whose samples have row numbers. A sampler determines the order."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from .base import PlannedDataSource
 from .hooks import SourceNode
 
 PART_BLOCKS = 4
-"""Blocks of storage that one of a part of the rows spans: it begins and ends within others, which are read twice."""
+"""Number of storage blocks that one block spans if a source has only part of the rows. It begins and ends within
+storage blocks, which are read twice."""
 
 
 class RandomAccessDataSource(PlannedDataSource):
-    """A source that makes a batch from row numbers: the base class for storage of one's own.
+    """A source that makes a batch from row numbers: the base class for custom storage.
 
-    A source of one's own defines ``samples_by_indices_nomapping(indices)``, which returns the batch, a tuple of arrays,
-    of the row numbers `indices`: ``(n,) int``, read-only.
+    A custom source defines ``samples_by_indices_nomapping(indices)``. It returns the batch, a tuple of arrays, of the
+    row numbers `indices`: ``(n,) int``, read-only.
 
     Args:
-        length: How many rows there are.
-        indices: The rows to hand out: ``(n,) int``; all where it is None.
-        repeats: How often each is handed out an epoch; -1 without end.
-        sampler: The order in which rows are handed out, instead of `indices` and `repeats`.
+        length: Number of rows.
+        indices: The rows to hand out: ``(n,) int``. Default: all.
+        repeats: How often an epoch hands out each row; -1 for no end.
+        sampler: The order of the rows, instead of `indices` and `repeats`.
         include_indices: Whether each batch begins with the array of its row numbers.
 
     Raises:
@@ -88,7 +89,7 @@ class RandomAccessDataSource(PlannedDataSource):
         return [fact for fact in super()._facts() if not fact.startswith(made_from)]
 
     def _lists_rows_itself(self) -> bool:
-        """Return whether a subclass has its own way to say which rows make up a batch, as one could in BatchUp."""
+        """Return whether a subclass overrides ``batch_indices_iterator``, as was possible in BatchUp."""
         return type(self).batch_indices_iterator is not PlannedDataSource.batch_indices_iterator
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
@@ -113,7 +114,7 @@ class RandomAccessDataSource(PlannedDataSource):
         return blocks_of_part(found, self.sampler.indices)
 
     def _in_blocks(self, block: int, window: int) -> AbstractSampler:
-        """Return a sampler of the same rows whose shuffled order storage likes."""
+        """Return a sampler of the same rows whose shuffled order is cheap for storage."""
         sampler = self.sampler
         assert isinstance(sampler, StandardSampler)
         made = BlockShuffleSampler(sampler.length, block, window, sampler.repeats)
@@ -142,10 +143,10 @@ class RandomAccessDataSource(PlannedDataSource):
 
 
 def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
-    """Return the :meth:`~PlansRows.natural_blocks` of samples that have parts in several places.
+    """Return the :meth:`~PlansRows.natural_blocks` of samples whose parts are in several places.
 
-    These are the longest of which one fits where there is least room: a megabyte of labels is more rows than may be
-    mixed of their images.
+    The result is the longest block that fits into the smallest window, in rows: a megabyte of labels has more rows than
+    may be mixed of the images.
     """
     known = [each for each in found if each is not None]
     if not known:
@@ -156,16 +157,16 @@ def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | N
 
 
 def blocks_of_part(found: tuple[int, int], rows: np.ndarray | None) -> tuple[int, int]:
-    """Return the blocks of positions in `rows`, some rows of storage whose blocks are `found`; None is all of them.
+    """Return the blocks of positions in `rows`, a part of the rows of storage with blocks `found`. None is all rows.
 
     Raises:
-        ArgumentError: the rows do not increase, so that neighbours are not read together.
+        ArgumentError: the rows do not increase. Neighbours would then not be read together.
     """
     if rows is None or len(rows) < 2:
         return found
     if (rows[1:] <= rows[:-1]).any():
         raise ArgumentError("shuffle='blocks' needs the rows of a subset, or indices=, in increasing order; sort them")
     block, window = found
-    blocks = min(PART_BLOCKS, max(1, window // 4 - 1))  # so that some are mixed where few are kept
+    blocks = min(PART_BLOCKS, max(1, window // 4 - 1))  # fewer if the window is small, to mix several
     share = len(rows) / (int(rows[-1]) - int(rows[0]) + 1)
     return max(1, round(blocks * block * share)), max(1, window // (blocks + 1))

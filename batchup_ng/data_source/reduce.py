@@ -1,4 +1,4 @@
-"""Functions that apply a function to each batch of an iterator, whose results they join or average."""
+"""Functions that apply a function to each batch of an iterator and join or average the results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def batch_map_concat(
     """Return the results of ``func(*batch)`` joined over all batches, in order.
 
     Args:
-        func: Called with the arrays of each batch; returns an array, a tuple of arrays, or None for nothing. It may
+        func: Called with the arrays of each batch. It returns an array, a tuple of arrays, or None for nothing. It may
             return the same array again and again.
         batch_iter: Iterator of batches.
-        progress_iter_func: Wraps the iterator to show progress; ``tqdm.tqdm`` fits.
-        n_batches: How many batches to process at most; also the total that is shown.
-        prepend_args: What to call `func` with before the arrays of the batch.
+        progress_iter_func: Wraps the iterator to show progress, for example ``tqdm.tqdm``.
+        n_batches: Maximum number of batches to process; also the total of the progress display.
+        prepend_args: Arguments for `func` before the arrays of the batch.
 
     Returns:
         One array for each result of `func`, joined along the first axis; None if there was no result.
@@ -55,20 +55,20 @@ def batch_map_mean(
 ) -> tuple[Any, ...] | None:
     """Return the results of ``func(*batch)`` added up over all batches, divided by the number of samples.
 
-    So `func` returns *sums* over its batch, for which the last batch may be shorter, or, with `sum_axis`, one value
-    a sample.
+    So `func` must return *sums* over its batch, or, with `sum_axis`, one value per sample. The last batch may be
+    shorter.
 
     Args:
-        func: Called with the arrays of each batch; returns an array, a number, a tuple of these, or None.
-        sum_axis: The axis along which to add up each result; None where `func` did.
+        func: Called with the arrays of each batch. It returns an array, a number, a tuple of these, or None.
+        sum_axis: The axis along which to add up each result. None if `func` returns sums.
 
-    The other arguments are those of :func:`batch_map_concat`.
+    The other arguments are as for :func:`batch_map_concat`.
 
     Returns:
         One mean for each result of `func`, as ``float64``; None if there was no result.
 
     Raises:
-        ArgumentError: the results of two batches differ in shape, as values of single samples do without `sum_axis`.
+        ArgumentError: the results of two batches differ in shape, such as one value per sample without `sum_axis`.
     """
     sums: list[Any] | None = None
     n_samples = 0
@@ -85,7 +85,7 @@ def batch_map_mean(
                 f"{list(map(np.shape, sums))}, then {list(map(np.shape, values))}; if they are one value a sample, "
                 f"pass sum_axis=0"
             )
-        # The first are copied: `func` may return the same array for each batch.
+        # Copy the first results: `func` may return the same array for each batch.
         sums = [value + 0 for value in values] if sums is None else list(map(operator.add, sums, values))
     if sums is None:
         return None
@@ -93,7 +93,7 @@ def batch_map_mean(
 
 
 def _finishing(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose results nothing else refers to: a copy of those of `func` where something does."""
+    """Return `func` with results that nothing else refers to. It copies them if necessary."""
     return lambda *args, **named: finished(func(*args, **named), FRESH)
 
 

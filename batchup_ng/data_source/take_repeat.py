@@ -1,4 +1,4 @@
-"""Sources that hand out a part of the epoch of another source, or several of its epochs."""
+"""Sources that hand out a part of the epochs of another source, or several epochs as one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RoundsDataSource(Wrapped):
 
 
 def _until_empty(rounds: Iterable[Iterator[Any]]) -> Iterator[Any]:
-    """Yield what the rounds give, up to one that gives nothing."""
+    """Yield the items of each round, until a round is empty."""
     for each in rounds:
         first = next(each, None)
         if first is None:

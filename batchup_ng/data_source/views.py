@@ -23,7 +23,7 @@ from .random_access import RandomAccessDataSource, blocks_of_part, joint_blocks
 
 
 class _Rearranged(RandomAccessDataSource):
-    """A random-access source whose rows are made from those of others."""
+    """A random-access source that takes its rows from other sources."""
 
     runs_user_code = False
 
@@ -32,7 +32,7 @@ class _Rearranged(RandomAccessDataSource):
 
 
 class SubsetDataSource(_Rearranged):
-    """Some samples of another source: see :func:`~batchup_ng.subset`; all where `rows` is None."""
+    """Some samples of another source, or all if `rows` is None: see :func:`~batchup_ng.subset`."""
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self.source = checked_source("source", source)
@@ -62,7 +62,7 @@ class SubsetDataSource(_Rearranged):
         return None if found is None else blocks_of_part(found, self.rows)
 
     def _own_rows(self, rows: Any) -> Any:
-        """Return the rows of the source that are these of the subset."""
+        """Return the rows of the source for these rows of the subset."""
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
 
 
@@ -103,9 +103,9 @@ class ConcatDataSource(_Rearranged):
         return joint_blocks(source.natural_blocks() for source in self.sources)
 
     def _parts(self, rows: Any) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the numbers of the sources that rows belong to, and the places of those of each."""
+        """Return the numbers of the sources of `rows`, and for each source the places of its rows."""
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
-        present = np.unique(owners) if len(owners) else np.arange(1)  # of no rows, a batch of the first's structure
+        present = np.unique(owners) if len(owners) else np.arange(1)  # no rows: structure of the first source
         return present, [np.flatnonzero(owners == i) for i in present]
 
     def sample_name(self, rows: Any) -> str | None:
@@ -115,7 +115,7 @@ class ConcatDataSource(_Rearranged):
 
 
 class ZipDataSource(_Rearranged):
-    """Sources of equal length, row by row side by side: see :func:`~batchup_ng.zip`."""
+    """Sources of equal length, joined row by row: see :func:`~batchup_ng.zip`."""
 
     def __init__(self, sources: Sequence[AbstractDataSource], flatten: bool = True) -> None:
         self.sources = checked_sources("sources", sources)
@@ -147,7 +147,7 @@ class ZipDataSource(_Rearranged):
 
 
 def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
-    """Refuse parts of one batch that have not one sample for each row, or not one form."""
+    """Refuse parts of a batch that do not have one sample for each row, or that differ in structure."""
     first = batches.map_leaves(lambda leaf: "array", parts[0])
     for name, part, n in zip(names, parts, planned, strict=True):
         for leaf in batches.leaves(part):

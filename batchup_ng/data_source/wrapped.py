@@ -1,4 +1,4 @@
-"""What sources have in common that make each batch as another source does."""
+"""Base classes of sources that take each batch from another source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .composite import checked_source
 
 
 class Wrapped(PlannedDataSource):
-    """A source that makes its batches as another does."""
+    """A source that takes its batches from another source."""
 
     runs_user_code = False
     heeds_shuffle = False
@@ -39,10 +39,10 @@ class Wrapped(PlannedDataSource):
 
 
 class SameOrder(Wrapped):
-    """A source that hands out another form of each batch of another."""
+    """A source that changes the form of each batch of another source, in the same order."""
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return PlannedDataSource.read_samples(self, rows, key, buffers)  # of what this makes of a batch
+        return PlannedDataSource.read_samples(self, rows, key, buffers)  # from this source's own batch
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.source.fingerprint()]

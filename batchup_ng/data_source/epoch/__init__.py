@@ -1,1 +1,1 @@
-"""One epoch: the iterator that hands out its batches, their accounting, its saved states."""
+"""One epoch: the iterator of its batches, their accounting, and its saved states."""

@@ -1,4 +1,4 @@
-"""The accounting of an epoch: what became of each sample that was planned."""
+"""The accounting of an epoch: the outcome of each planned sample."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ... import batch as batches
 from ...errors import AccountingError
 
 MAX_LISTED = 1000
-"""How many batches that were retried are listed: those of storage that fails at times may be endless."""
+"""Maximum number of retried batches listed. Unreliable storage may cause any number of them."""
 
 COUNTS = ("planned", "delivered", "failed", "replaced")
-"""The counts that a saved state has, beside the batches."""
+"""The counts in a saved state, apart from the number of batches."""
 
 Counts = tuple[int, int, int, int, int]
-"""How far an epoch is: the batches that are settled (handed out, or lost as a whole), the samples that were planned for
-them, delivered, left out because they could not be made, and delivered in the place of others."""
+"""The progress of an epoch: the number of settled batches (handed out, or lost as a whole), then the numbers of their
+samples that were planned, delivered, left out because they could not be made, and delivered in place of others."""
 
 TRANSPORTS = ("slots", "socket", "store", "message", "memory")
-"""How a batch may come to the consumer."""
+"""The ways by which a batch reaches the consumer."""
 
 
 @dataclasses.dataclass(slots=True)
 class Accounting:
-    """Counts that must balance at the end of an epoch; kept by its runner.
+    """Counts that must balance at the end of an epoch. The runner keeps them.
 
-    Samples are counted as planned, whatever the maps make of them.
+    Samples are counted as planned, even if maps return more or fewer.
     """
 
-    counts: Counts = (0, 0, 0, 0, 0)  # one object replaces another, so any thread sees the counts of one moment
-    errors: list[Any] = dataclasses.field(default_factory=list)  # of each sample that failed or was replaced
-    retried: int = 0  # batches that failed at first and could be made at a later try
-    retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first of them
+    counts: Counts = (0, 0, 0, 0, 0)  # replaced as a whole, so any thread sees the counts of one moment
+    errors: list[Any] = dataclasses.field(default_factory=list)  # one for each sample that failed or was replaced
+    retried: int = 0  # batches that failed at first and succeeded at a later attempt
+    retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first MAX_LISTED of them
     transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
-    arrays: str = ""  # how the arrays of the source reached the workers
-    failed_before: int = 0  # samples that failed or were replaced before the epoch was resumed: not in `errors`
-    gap: bool = False  # whether a batch may be lost that is not the last one
+    arrays: str = ""  # transport of the source's arrays to the workers: see BatchIterator.stats
+    failed_before: int = 0  # samples that failed or were replaced before the state was saved: not in `errors`
+    gap: bool = False  # whether a batch before the last may be lost
     _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was settled,
     _by: int = 0  # and the thread that settled it
 
@@ -64,18 +64,18 @@ class Accounting:
         return self.counts[4]
 
     def counted(self) -> tuple[int, dict[str, int]]:
-        """Return what a saved state says of the accounting: the batches, the counts; from any thread."""
+        """Return the entries of a saved state: the number of batches and the counts. Any thread may call this."""
         batches, *counts = self.counts
         return batches, dict(zip(COUNTS, counts, strict=True))
 
     def carry(self, batches: int, counts: dict[str, int]) -> None:
-        """Begin with the number of batches and the counts of an earlier run."""
+        """Start from the number of batches and the counts of an earlier run."""
         planned, delivered, failed, replaced = (counts[name] for name in COUNTS)
         self.counts = batches, planned, delivered, failed, replaced
         self.failed_before = counts["failed"] + counts["replaced"]
 
     def settle(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
-        """Enter what became of one batch."""
+        """Record the outcome of one batch."""
         before = self.counts
         batches, of_planned, of_delivered, of_failed, of_replaced = before
         if number != batches or delivered + failed != planned:
@@ -93,7 +93,8 @@ class Accounting:
     def take_back(self, since: Counts) -> None:
         """Undo the last batch that this thread settled after `since`: it did not reach the loop.
 
-        If another thread settled a batch meanwhile, this thread's may be a gap before it, which no state can express.
+        If another thread has settled a batch since then, this thread's batch may be a gap before it. No state can
+        express such a gap.
         """
         if self.counts[0] > since[0]:
             if self._by == threading.get_ident():
@@ -102,7 +103,7 @@ class Accounting:
                 self.gap = True
 
     def note_retried(self, error: Any) -> None:
-        """Enter that a batch could be made at a later try, at first with `error`."""
+        """Record that a batch failed with `error` and succeeded at a later attempt."""
         self.retried += 1
         if len(self.retries) < MAX_LISTED:
             self.retries.append(error)
@@ -122,16 +123,16 @@ class Accounting:
 
 
 class OutOfOrder(Accounting):
-    """The accounting of batches of an epoch that were asked for by their numbers."""
+    """The accounting of batches that are requested by number."""
 
     def settle(self, number: int, *counts: Any, **more: Any) -> None:
         super().settle(self.batches, *counts, **more)
 
 
 def count_of(batch: Any) -> int:
-    """Return how many samples a batch has; 0 where that cannot be told."""
+    """Return the number of samples in a batch, or 0 if it is not known."""
     if type(batch) is tuple and batch and type(batch[0]) is np.ndarray and batch[0].shape:
-        return len(batch[0])  # nearly all batches, and in less time
+        return len(batch[0])  # a shortcut for nearly all batches
     try:
         return batches.length(tuple(batch) if type(batch) is list else batch)
     except TypeError:

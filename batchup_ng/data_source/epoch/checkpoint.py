@@ -1,8 +1,8 @@
-"""What the state of an epoch says, and the checks before an epoch goes on from one.
+"""The contents of an epoch's state, and the checks before an epoch resumes from one.
 
-What is in batch k of an epoch is a function of the source, the seed, the epoch, the batch size and the world. So a
-state says no more than that and how far the epoch is: the plan is made again, and begins in its middle. The state of a
-stream says that of the user's own iterator, with the samples that each map had.
+The content of batch k of an epoch is a function of the source, the seed, the epoch, the batch size and the world. So a
+state holds only these and the progress of the epoch. To resume, the library makes the plan again and starts in its
+middle. The state of a stream includes the state of the user's own iterator and the number of samples each map received.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..hooks import SourceNode, any_node
 from .state import LAST, SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
-"""Characters of a state that tell what the source looked like; each may take 12 bytes as JSON."""
+"""Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
 
 
 def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
-    """Return what the order of an epoch is by, in words; refuse one that is drawn from a generator."""
+    """Return the kind of order of an epoch, in words. Refuse an order that is drawn from a generator."""
     if options.rng is not None:
         raise StateError(
             "the order of this epoch is drawn from a generator (shuffle=True, a RandomState or a Generator), which "
@@ -41,10 +41,10 @@ def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
 def resumed(
     source: SourceNode, options: EpochOptions, state: Any, stream: bool = False
 ) -> tuple[EpochOptions, SavedEpoch]:
-    """Return the options of what is left of an epoch, whose number is the state's unless given, with what `state` says.
+    """Return the options to resume an epoch, and the checked `state`. The number of the epoch is the state's.
 
     Raises:
-        StateError: the state is damaged, or is that of another source, order, seed or epoch.
+        StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     saved = from_state(state)
     own, told = identity(source)
@@ -73,7 +73,7 @@ def resumed(
 
 
 def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse a state from behind the end of the epoch, and another batch size in an order of batches."""
+    """Refuse a state past the end of the epoch. If the order consists of batches, refuse another batch size."""
     cut = isinstance(plan, SamplesPlan)
     if not cut:
         _check_cut(options, saved)
@@ -84,7 +84,7 @@ def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> 
 
 
 def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
-    """Refuse another batch size, or other last batches."""
+    """Refuse a change of ``batch_size`` or ``drop_last``."""
     for name in ("batch_size", "drop_last"):
         then, now = getattr(saved, name), getattr(options, name)
         if then != now:
@@ -95,7 +95,7 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
 
 
 def identity(source: SourceNode) -> tuple[str, str]:
-    """Return the digest of the fingerprint of a source, and what the source looks like."""
+    """Return the digest of the fingerprint of a source, and a description of the source."""
     fingerprint = source.fingerprint()
     text = str(fingerprint)
     try:
@@ -109,7 +109,7 @@ def identity(source: SourceNode) -> tuple[str, str]:
 
 
 def check_stream(source: SourceNode, options: EpochOptions) -> None:
-    """Refuse what a source that only streams cannot do: to share out an epoch, shuffle it, leave out bad samples."""
+    """Refuse options that a source without random access cannot support: shards, shuffling, leaving out bad samples."""
     if options.shard.world > 1 or options.shard.pad_mask:
         raise ArgumentError(
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
@@ -130,11 +130,12 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
 
 
 def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | StateError | None:
-    """Return the state of a stream as it is now: that of the user's own iterator, the samples that each map had.
+    """Return the present state of a stream: of the user's own iterator, and the samples that each map received.
 
-    It is a copy, for the iterator may hand out what it goes on to change. None where there is none: no owner, or
-    ``drop_last=``, which reads ahead. If the iterator raises an error instead of its state, return that as a
-    :class:`~batchup_ng.StateError`, to be raised when a state is asked for: the batches are as good without.
+    It is a copy, because the iterator may later change the object that it returned. It is None if there is no owner,
+    or with ``drop_last=``, which reads ahead. If the iterator raises an error, return a
+    :class:`~batchup_ng.StateError`. The epoch raises it only when the user requests a state; the batches do not need
+    it.
     """
     if owner is None or options.drop_last:
         return None
@@ -146,13 +147,13 @@ def inner_state(owner: Any, options: EpochOptions) -> dict[str, Any] | StateErro
     except Exception as error:
         raise_if_of_signal_handler(error)
         return StateError(f"the iterator of this stream gave no state: {error!r:.200}")
-    with unless_of_signal_handler():  # of the user's objects; what cannot be copied is refused by JSON
+    with unless_of_signal_handler():  # the user's objects may fail to copy; JSON refuses them later
         state = copy.deepcopy(state)
     return {"iterator": state, "counted": counted}
 
 
 def put_back(owner: Any, saved: SavedEpoch) -> None:
-    """Put the user's own iterator of a stream back to where a state was taken."""
+    """Load the saved state into the user's own iterator of a stream."""
     try:
         owner.load_state_dict(saved.inner["iterator"])
     except StateError:
@@ -163,5 +164,5 @@ def put_back(owner: Any, saved: SavedEpoch) -> None:
 
 
 def counted_of(saved: SavedEpoch) -> dict[tuple[int, ...], int]:
-    """Return the samples that each map had, as a state tells them."""
+    """Return from a state the number of samples that each map received."""
     return {tuple(path): n for path, n in saved.inner["counted"]}

@@ -1,4 +1,4 @@
-"""The runners that make each batch when it is asked for, on the consumer's own thread: the reference of every pool."""
+"""The runners that make each batch on request, on the consumer's own thread. Every pool must give the same batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Batches = Generator[Any, None, None]
 
 
 class DirectRunner(Runner):
-    """Makes each batch when it is asked for, from an iterator."""
+    """A runner that takes each batch from an iterator on request."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
@@ -38,7 +38,7 @@ class DirectRunner(Runner):
             self.at_end = True
             raise
         except BaseException:
-            self.closed = True  # so that the end of the generator, which is behind it, is none of the epoch
+            self.closed = True  # the generator has now ended, but the epoch has not
             raise
 
     def check_caller(self) -> None:
@@ -50,16 +50,16 @@ class DirectRunner(Runner):
 
     def close(self) -> None:
         self.closed = True
-        with contextlib.suppress(ValueError):  # the generator is running just now, on another thread
+        with contextlib.suppress(ValueError):  # another thread is running the generator
             self._batches.close()
 
 
 def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Batches:
-    """Yield the batches of an epoch that has a plan, made in memory of `buffers`."""
+    """Yield the batches of an epoch that has a plan, in memory from `buffers`."""
     options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
     assert plan is not None
     failures = Failures(source, epoch, policy)
-    # With an int seed all is a function of it. Without, the user's own draws go on where they were, as in BatchUp.
+    # With an int seed, all draws are a function of it. Otherwise the user's generators continue, as in BatchUp.
     seeded = options.shuffled and any_node(source, "runs_user_code")
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
     for planned in plan:
@@ -80,7 +80,7 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Batche
 
 
 def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Buffers | None) -> Batches:
-    """Yield the batches of a stream, each once it is in the accounting, as they are where `buffers` is None."""
+    """Yield the batches of a stream, each after it is in the accounting. If `buffers` is None, yield them unchanged."""
     end = object()
     while True:
         batch = next(batches, end) if buffers is None else finished(next(batches, end), buffers)
@@ -93,10 +93,10 @@ def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Bu
 
 
 class StreamRunner(DirectRunner):
-    """Makes the batches of a stream, and tells the state of the stream after what was handed out.
+    """A runner for streams. It keeps the state of the stream after the last delivered batch.
 
-    The user's iterator, if `owner` has its state, is asked for it after each batch: if the next then fails, in a map or
-    by an interrupt, the iterator is past it, and that batch was not handed out.
+    If `owner` can save the user's iterator, the runner takes its state after each batch. It cannot wait: if a map fails
+    or an interrupt comes, the iterator is already past a batch that was not handed out.
     """
 
     def __init__(self, batches: Batches, owner: Any, epoch: Epoch) -> None:

@@ -1,9 +1,9 @@
 """Epochs of a source: one by ``batch_iterator``, a series by ``epochs``.
 
-Where a pool makes the batches, the epochs of a series share one buffer: once all batches of an epoch are submitted, its
-iterator has :class:`Epochs` begin the next, whose runner takes the room in the buffer that the first leaves. At most
-one epoch is begun ahead. :class:`Epochs` owns it; an iterator has a weak reference to :class:`Epochs` and a runner one
-to the iterator before, so that what was begun ends with the last reference to :class:`Epochs`.
+If a pool makes the batches, the epochs of a series share one buffer. Once all batches of an epoch are submitted, its
+iterator makes :class:`Epochs` begin the next epoch, whose runner uses the space left in the buffer. At most one epoch
+is begun ahead. :class:`Epochs` owns it. An iterator has only a weak reference to :class:`Epochs`, and a runner only one
+to the previous iterator. So the epoch begun ahead ends with the last reference to :class:`Epochs`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .state import from_state
 
 
 class Epochs(Iterator[BatchIterator]):
-    """Iterators of the batches of one epoch after the other: see :meth:`EpochSource.epochs`.
+    """An iterator over epochs, each an iterator of batches: see :meth:`EpochSource.epochs`.
 
-    When the next epoch is asked for, the iterator of the one before is closed, whose ``next()`` then raises
-    ``PoolClosed`` unless it was at its end. ``with`` or :meth:`close` end it all.
+    A request for the next epoch closes the previous iterator. If that was not at its end, its ``next()`` then raises
+    ``PoolClosed``. ``with`` or :meth:`close` ends all epochs.
     """
 
     def __init__(self, source: MakesEpochs, options: EpochOptions, numbers: tuple[int, float], state: Any) -> None:
@@ -44,7 +44,7 @@ class Epochs(Iterator[BatchIterator]):
         self._state = state
         self._current: weakref.ref[BatchIterator] | None = None
         self._ahead: BatchIterator | None = None
-        # A generator is drawn from when its epoch is asked for, as in a plain loop: others may draw from it, too.
+        # Others may draw from a generator too, so an epoch draws from it only when it is requested, as in a plain loop.
         self._may_begin_ahead = options.rng is None
 
     def __next__(self) -> BatchIterator:
@@ -65,43 +65,43 @@ class Epochs(Iterator[BatchIterator]):
             self._may_begin_ahead = self._options.rng is None
             self._number, self._ahead, self._state = number + 1, None, None
             return ahead
-        except BaseException:  # of a signal's handler: the next call hands the same epoch out
+        except BaseException:  # from a signal handler: the next call returns the same epoch
             self._number, self._state = number, state
             raise
 
     def _begun(self, number: int, before: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
-        """Return the iterator of an epoch, which shares its buffer with the one before."""
+        """Return the iterator of an epoch. It shares its buffer with the iterator `before`."""
         if number >= self._end:
             raise StopIteration
         options = dataclasses.replace(self._options, epoch=number, numbered=True)
         epoch = prepare(self._source, options, self._state if before is None else None)
-        self._options = dataclasses.replace(self._options, chosen=epoch.options.chosen)  # by which all epochs go on
+        self._options = dataclasses.replace(self._options, chosen=epoch.options.chosen)  # for all later epochs
         return BatchIterator(epoch, self._source.start(epoch, before), weakref.ref(self))
 
     @property
     def mark(self) -> tuple[int, Any]:
-        """Which epoch is next, for :meth:`take_back`."""
+        """The number and the state of the next epoch, for :meth:`take_back`."""
         return self._number, self._state
 
     def take_back(self, mark: tuple[int, Any], by: str) -> None:
-        """Begin the epoch at `mark` again: its iterator did not reach the loop."""
+        """Return to the epoch at `mark`: its iterator did not reach the loop."""
         self._number, self._state = mark
 
     def go_by(self, chosen: Any) -> None:
-        """Read in these blocks, unless they are None or a state has others."""
+        """Use these blocks for the next epochs. A state brings its own; None leaves the choice to the next epoch."""
         self._options = dataclasses.replace(self._options, chosen=chosen)
 
     def fill_ahead(self) -> None:
-        """Begin the next epoch ahead of its turn, or fill its part of the buffer: for the current one's iterator."""
+        """Begin the next epoch ahead of its turn, or fill its part of the buffer. The current iterator calls this."""
         if self._ahead is not None:
             self._ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
-            with unless_of_signal_handler():  # it is raised again when the epoch is asked for
+            with unless_of_signal_handler():  # a request for that epoch raises the error again
                 self._ahead = self._begun(self._number, self._current)
 
     def close(self) -> None:
-        """End the current epoch and what was begun ahead; may be called again. ``next()`` then ends the loop."""
+        """End the current epoch and the one begun ahead. May be called again. ``next()`` then ends the loop."""
         self._end = 0
         for iterator in (None if self._current is None else self._current(), self._ahead):
             if iterator is not None:
@@ -122,17 +122,17 @@ class Epochs(Iterator[BatchIterator]):
 
 
 class _Unnumbered:
-    """The latest epoch of a source that was given no number; none where the source is sent, which it is kept with."""
+    """A source's latest epoch without a given number. A source keeps it in this process; a pickled copy has none."""
 
     latest: tuple[EpochOptions, Accounting] | None = None
-    warned = False  # of epochs that repeat each other
+    warned = False  # about epochs that repeat each other
 
     def __reduce__(self) -> tuple[type[_Unnumbered], tuple[()]]:
         return _Unnumbered, ()
 
 
 def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
-    """Warn, once a source, of an epoch that has the order and shard of the one before, both without a number."""
+    """Warn, once per source, if an epoch has the order and shard of the previous one and neither was given a number."""
     kept: _Unnumbered = vars(source).setdefault("_unnumbered", _Unnumbered())
     before, options = kept.latest, epoch.options
     if before is not None and before[1].batches and not kept.warned:
@@ -150,20 +150,20 @@ def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
 
 
 class MakesEpochs(OpensEpochs):
-    """The methods by which the library's own sources hand out epochs."""
+    """The methods of the library's own sources that return epochs."""
 
     def _noted_source(self) -> SourceNode:
-        """Return the source of which epochs that repeat each other are noted."""
+        """Return the source that records its latest epoch, for the warning about repeated epochs."""
         return self
 
     @validation.known_names()
     def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
 
-        The arguments are those of :meth:`batch_iterator`.
+        The arguments are as for :meth:`batch_iterator`.
 
         Raises:
-            TypeError: the source is not random access.
+            TypeError: the source has no random access.
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
@@ -185,34 +185,34 @@ class MakesEpochs(OpensEpochs):
         """Return an iterator of the batches of one epoch. A pool begins to make them now.
 
         Args:
-            batch_size: Samples a batch; the last may have fewer.
-            shuffle: None: in order. An int: a seed, the order being a function of it and of `epoch`. A
+            batch_size: Samples per batch. The last batch may have fewer.
+            shuffle: None: in order. An int: a seed; the order is a function of it and of `epoch`. A
                 ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
-                exactly as BatchUp drew it. True: drawn from NumPy's global state. ``("blocks", seed)``: a function of
-                the seed as well, by a :class:`~batchup_ng.BlockShuffleSampler`, whose blocks are those that the
-                accessors say are cheap to read together, and as many at a time as they say; ``"blocks"`` draws the
-                seed from NumPy's global state.
-            epoch: Number of the epoch, which with a seed gives each epoch an order of its own; :meth:`epochs`
-                counts them. With `state` and without a number it is the state's.
+                exactly as in BatchUp. True: drawn from NumPy's global state. ``("blocks", seed)``: also a function of
+                the seed, with a :class:`~batchup_ng.BlockShuffleSampler`. The accessors choose its blocks, which are
+                cheap to read together, and how many to mix at a time. ``"blocks"`` draws the seed from NumPy's global
+                state.
+            epoch: Number of the epoch. With a seed, each number has its own order; :meth:`epochs` counts the numbers.
+                If only `state` is given, its number applies.
             drop_last: Whether to leave out a last batch that is not whole.
-            shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes, all of which have equally many
-                batches; rank r's batch k is batch k·world + r of all. ``"auto"`` reads the environment that torchrun,
-                JAX, MPI or SLURM set.
-            uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do where the samples at the end cannot be shared out
-                evenly; see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
-            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; the
-                n samples are those that were planned for the batch, whatever maps made of them, less those that
+            shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes. All have the same number of
+                batches, and batch k of rank r is batch k·world + r of all. ``"auto"`` reads the environment that
+                torchrun, JAX, MPI or SLURM set.
+            uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do if the samples at the end cannot be divided evenly;
+                see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
+            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. The
+                n samples are the planned ones, even if maps return more or fewer, without those that
                 ``on_error="skip"`` left out.
-            on_error: What to do about samples that cannot be made: ``"raise"`` an error that names the sample, the
-                default; ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. A pool's
-                source has as default what ``parallel_data_source`` was given.
-            state: What ``state_dict`` of an iterator of this epoch returned, here or elsewhere: go on from there.
-            **own: Options of a function of the user's (:class:`~batchup_ng.CallableDataSource`), where there is one.
+            on_error: Action on samples that cannot be made: ``"raise"`` an error that names the sample, the default;
+                ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. The default of a
+                pool's source is the policy given to ``parallel_data_source``.
+            state: Resume from this result of ``state_dict`` of an iterator of this epoch, here or elsewhere.
+            **own: Options for the user's function in a :class:`~batchup_ng.CallableDataSource`, if there is one.
 
         Raises:
-            ArgumentError: the batch size is below 1, or an option has a value that it cannot have.
+            ArgumentError: the batch size is below 1, or an option has a value that is not allowed.
             ArgumentTypeError: an option is misspelt, or of a wrong kind.
-            StateError: the state is damaged, or is that of another source, order, seed or epoch.
+            StateError: the state is damaged, or belongs to another source, order, seed or epoch.
         """
         began = time.perf_counter()
         options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
@@ -239,23 +239,24 @@ class MakesEpochs(OpensEpochs):
         state: Any = None,
         **own: Any,
     ) -> Epochs:
-        """Return an iterator of epochs, each an iterator of its batches, whose ``epoch`` is its number.
+        """Return an iterator of epochs. Each is an iterator of its batches, and its ``epoch`` is its number.
 
-        Where a pool makes the batches, its buffer stays full from one epoch to the next: when all batches of an epoch
-        are under way, the first of the next are made, within the same ``batch_buffer_size`` and ``buffer_bytes``. (Not
-        where the order is drawn from a generator, and not with ``pool.prefetch``: there an epoch begins when it is
-        asked for.) An iterator that was left early is closed when the next epoch is asked for, and raises
-        ``PoolClosed`` when it is asked for a batch: a list of these iterators is of no use, loop over each in its turn.
+        A pool keeps its buffer full from one epoch to the next: when all batches of an epoch are under way, it makes
+        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (If the order is
+        drawn from a generator, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for
+        the next epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect
+        these iterators in a list; loop over one after the other.
 
         Args:
-            n: How many epochs; None for no end.
-            batch_size: As for :meth:`batch_iterator`, and so are the others that are not told here.
+            n: Number of epochs; None for no end.
+            batch_size: This and the other arguments not listed here are as for :meth:`batch_iterator`.
             start: Number of the first epoch.
-            state: What ``state_dict`` of one of the iterators returned: go on in the middle of that epoch, with those
-                that follow. `n` counts from `start`, so that a program that is started again makes the same call.
+            state: Resume from this result of ``state_dict`` of one of the iterators, in the middle of its epoch, and
+                continue with the epochs that follow. `n` counts from `start`, so a restarted program makes the same
+                call.
 
         Raises:
-            StateError: the state is damaged, or of an epoch that is not among these.
+            StateError: the state is damaged, or belongs to an epoch that is not in this range.
 
         >>> import numpy as np, batchup_ng as bu
         >>> for batches in bu.ArrayDataSource([np.arange(3)]).epochs(2, batch_size=2):

@@ -1,4 +1,4 @@
-"""What is done about the bad samples of an epoch, as its error policy says, with a pool or without."""
+"""Applies an epoch's error policy to bad samples, with a pool or without."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from ..hooks import ReadsRows
 from .opening import Epoch
 
 MAX_SHOWN = 1000
-"""Characters of an error's text that are shown within another."""
+"""Maximum length of an error's text within another error, in characters."""
 
 MAX_REPLACEMENTS = 32
-"""How many other rows are tried in the place of a bad one."""
+"""Maximum number of other rows to try in place of a bad one."""
 
 LATER = "which could be made at a later try"
-"""What is said of a batch whose exception did not come again."""
+"""Text for a batch whose exception did not recur."""
 
 _WARNED: weakref.WeakValueDictionary[tuple[int, bool], Any] = weakref.WeakValueDictionary()
-"""The sources that were warned of, by their ``id`` and whether of a batch that was made again, and not of a bad sample:
-mostly the same ones fail in each epoch."""
+"""Sources with a past warning, by ``id`` and kind: True for a batch that was made again, False for a bad sample. One
+warning is enough, because mostly the same samples fail in each epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Failures:
     """Applies the error policy of one epoch to the batches that failed."""
 
-    source: ReadsRows  # knows what a sample is called
+    source: ReadsRows  # knows the names of samples
     epoch: Epoch
     policy: ErrorPolicy
 
     def resolved(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
-        """Return what is handed out of a batch that failed, the failures recorded; raise if the policy says so.
+        """Record the failures of a batch and return what remains to hand out. Raise if the policy requires it.
 
-        `make` makes the batch of other rows, with its key: the batch or a :class:`PartialBatch`.
+        `make` makes the batch from other rows with the same key. It returns the batch or a :class:`PartialBatch`.
         """
         self._check_passes(planned, failed)
         if failed.failures and self.policy.action == "replace":
@@ -62,7 +62,7 @@ class Failures:
         return failed
 
     def _check_passes(self, planned: PlannedBatch, failed: PartialBatch) -> None:
-        """Raise what the policy does not let pass."""
+        """Raise an error that the policy does not allow to pass."""
         if failed.failures and (failed.of_program or self.policy.action == "raise"):
             place = min(failed.failures)
             raise self._blamed(planned, place, failed.failures[place])
@@ -72,19 +72,19 @@ class Failures:
             raise _unblamed(planned, failed.error, why)
 
     def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
-        """Enter in the accounting what became of a batch that failed, once it is handed out."""
+        """Record the outcome of a batch that failed in the accounting, once it is handed out."""
         n, failed = whole_samples(planned.rows)[1], len(made.failures)
         replaced = failed if self.policy.action == "replace" else 0
         came_by = transport if made.kept else ""
         self.epoch.accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:
-        """Raise :class:`TooManyErrors` at the end of an epoch of which every sample failed."""
+        """Raise :class:`TooManyErrors` at the end of an epoch if every sample failed."""
         if self.epoch.accounting.failed and not self.epoch.accounting.delivered:
             raise self._too_many(f"all {self.epoch.accounting.failed} samples of this epoch failed")
 
     def _replaced(self, planned: PlannedBatch, failed: PartialBatch, make: Callable[[Any], Any]) -> PartialBatch:
-        """Return the batch with other rows in the places of those that failed, tried until all can be made."""
+        """Return the batch with other rows in place of those that failed. Try until all samples can be made."""
         rows, failures, bad, retried = planned.rows, dict(failed.failures), failed.failures, failed.retried
         attempts = dict.fromkeys(bad, 0)
         while bad:
@@ -108,7 +108,7 @@ class Failures:
         raise AssertionError("a batch was replaced of which no sample failed")
 
     def _other(self, planned: PlannedBatch, place: int, attempt: int) -> Any:
-        """Return the rows of one other sample: a function of seed, epoch, position and attempt; None if it is none."""
+        """Return the rows of one other sample, a function of seed, epoch, position and attempt, or None."""
         key, plan = planned.key, self.epoch.plan
         assert plan is not None
         row = plan.other(word("replace", key.seed, key.epoch, key.position(place), attempt), planned, place)
@@ -116,7 +116,7 @@ class Failures:
         return None if row is None or one_row(row) == own else row
 
     def _record(self, planned: PlannedBatch, place: int, failure: BaseException) -> None:
-        """Enter a sample that failed in the accounting; the first of a source is warned of."""
+        """Record a sample that failed in the accounting. Warn of the first of a source."""
         error, errors = self._blamed(planned, place, failure), self.epoch.accounting.errors
         without_frames(error)
         errors.append(error)
@@ -124,14 +124,14 @@ class Failures:
         self._warn(f"on_error={self.policy.action!r} {done} a sample", error)
 
     def _record_retried(self, planned: PlannedBatch, failure: BaseException) -> None:
-        """Enter a batch that could be made at a later try in the accounting; the first of a source is warned of."""
+        """Record a batch that succeeded at a later attempt in the accounting. Warn of the first of a source."""
         error = _unblamed(planned, failure, LATER)
         without_frames(error)
         self.epoch.accounting.note_retried(error)
         self._warn("a batch failed and was made again", error)
 
     def _warn(self, what: str, error: BatchError) -> None:
-        """Warn of the first error of its kind that this source lets pass."""
+        """Warn of the first tolerated error of its kind in this source."""
         kind = id(self.epoch.source), error.row is None
         if kind not in _WARNED:
             _WARNED[kind] = self.epoch.source
@@ -142,9 +142,9 @@ class Failures:
             )
 
     def _check_alone(self, planned: PlannedBatch) -> None:
-        """Raise :class:`TooManyErrors` if a batch of which nothing is left is waited for by others, or by its number.
+        """Raise :class:`TooManyErrors` for an empty batch if ranks share the epoch, or if it was requested by number.
 
-        Without it this rank would be a batch behind the others for good. A state that is saved now begins with it.
+        Without the error, this rank would lag one batch for good. A state that is saved now begins with the batch.
         """
         if self.epoch.chosen is not None:
             raise self._too_many(
@@ -159,9 +159,9 @@ class Failures:
             )
 
     def _check_first(self, failed: int) -> None:
-        """Raise :class:`TooManyErrors` if all samples so far, `failed` of this batch included, failed.
+        """Raise :class:`TooManyErrors` if all samples so far failed, including `failed` samples of this batch.
 
-        A limit that the user set counts in its place.
+        A limit set by the user replaces this check.
         """
         accounting, policy = self.epoch.accounting, self.policy
         unlimited = policy.max_errors is None and policy.max_rate is None
@@ -174,13 +174,13 @@ class Failures:
             )
 
     def _check_limit(self, so_far: int) -> None:
-        """Raise :class:`TooManyErrors` if more samples failed than may of `so_far` that were planned up to this batch.
+        """Raise :class:`TooManyErrors` if too many samples failed of `so_far`, the number planned up to this batch.
 
-        A state that is saved then begins with the batch.
+        A state that is saved then begins with this batch.
         """
         n = self.epoch.source.num_samples()
         share = None if n in (None, math.inf) else -(-int(n) // self.epoch.options.shard.world)
-        # A rank whose epoch was shared out later has handed out more than a rank's share of all.
+        # If the epoch was begun with fewer ranks, this rank may have handed out more than its share.
         limit, rule = self.policy.limit(None if share is None else max(share, so_far), so_far)
         n = self.epoch.accounting.failed_before + len(self.epoch.accounting.errors)
         if n > limit:
@@ -192,14 +192,14 @@ class Failures:
         return TooManyErrors(f"{why}; the latest: {text}; .errors lists them all", errors)
 
     def _blamed(self, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
-        """Return the error that names the sample at `place` of a batch, for which `error` was raised."""
+        """Return the error that names the sample at `place` in a batch. `error` is its exception."""
         rows = take_rows(planned.rows, np.array([place]))
         row, position = one_row(rows), planned.key.position(place)
         name = error.source if isinstance(error, SampleReadError) else None
         if name is None:
             try:
                 name = self.source.sample_name(rows)
-            except Exception as raised:  # the error itself matters more than a name that cannot be had
+            except Exception as raised:  # the error itself matters more than a missing name
                 raise_if_of_signal_handler(raised)
         told_already = name is None or (isinstance(name, str) and repr(name) in text_of(error))
         known = "" if told_already else f", source {name!r}"
@@ -208,14 +208,14 @@ class Failures:
 
 
 def _unblamed(planned: PlannedBatch, error: BaseException, why: str) -> BatchError:
-    """Return the error of a batch of which no single sample is to blame, for that reason."""
+    """Return the error of a batch if no single sample is to blame. `why` is the reason, in words."""
     where = f"in the whole batch, {why}: rows {rows_in_words(planned.rows)}"
     return _described(planned, error, where, {})
 
 
 def _described(planned: PlannedBatch, error: BaseException, which: str, told: dict[str, Any]) -> BatchError:
     epoch, number = planned.key.epoch, planned.number
-    # A copy of the rows, which are a part of a long block of them.
+    # A copy, because the rows are a view into a long block of rows.
     rows = take_rows(planned.rows, np.arange(whole_samples(planned.rows)[1]))
     told = {**told, "rows": rows, "epoch": epoch, "batch": number}
     return described(error, which, f"epoch {epoch}, batch {number}", told)

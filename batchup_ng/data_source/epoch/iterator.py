@@ -1,4 +1,4 @@
-"""The iterator that hands out the batches of one epoch, whatever runner makes them."""
+"""The iterator over the batches of one epoch, for all runners."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from .state_file import read_state, write_state
 
 HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
          "start_seconds", "stream_id", "take_back", "torn", "untouched"}
-"""What the library calls, and users do not."""
+"""Methods and attributes for the library, not for users."""
 
 BY_CONSUMER = ""
-"""Why an iterator is over that its consumer closed, or that is at its end."""
+"""Reason for the end of an iterator that its consumer closed, or that is at its end."""
 
 UNKNOWN = "an exception"
-"""Why an iterator is over before the exception was looked at."""
+"""Reason for the end of an iterator before its exception is described."""
 
-NOT_LOADED = "a state that could not be loaded"  # the user's own iterator of a stream may refuse it
+NOT_LOADED = "a state that could not be loaded"  # the user's own iterator of a stream may reject it
 
 
 class BatchIterator(Iterator[Any]):
-    """Hands out batches, each a tuple of arrays, in the order of the plan.
+    """An iterator over batches, each a tuple of arrays, in the order of the plan.
 
-    A loop that is broken off ends the work as soon as nothing refers to the iterator; ``with`` or :meth:`close` do
-    so at once. An exception that was raised in making a batch is raised here, in that batch's turn.
+    After a break out of the loop, the work ends as soon as nothing refers to the iterator. ``with`` or :meth:`close`
+    end it at once. An exception in making a batch is raised here, when it is that batch's turn.
 
-    Any exception out of ``next`` but ``StopIteration``, also one of a signal's handler (Ctrl-C, SIGALRM), breaks the
-    epoch off. A later ``next`` raises ``PoolClosed``, and :meth:`state_dict` is the state before the batch that was
-    asked for, so an epoch that resumes from it loses and repeats nothing.
+    Any exception out of ``next`` but ``StopIteration``, also from a signal handler (Ctrl-C, SIGALRM), breaks the epoch
+    off. A later ``next`` raises ``PoolClosed``, and :meth:`state_dict` returns the state before the batch that was
+    requested. An epoch that resumes from it loses and repeats nothing.
 
     Args:
-        epoch: What it hands out.
+        epoch: The epoch to hand out.
         runner: Makes the batches.
-        series: The :class:`~.epochs.Epochs` that this is one of; None if it stands alone.
+        series: The :class:`~.epochs.Epochs` that this iterator is part of, or None.
 
     Attributes:
-        at_end: Whether all of its batches were handed out and the next was asked for.
-        asked: Whether a batch was asked for.
-        mark: How far it was when it last handed out a batch, for :meth:`take_back`.
-        start_seconds: Seconds that the call which opened the epoch took: workers may have had to start.
+        at_end: Whether all batches were handed out and one more was requested.
+        asked: Whether a batch was requested.
+        mark: The progress when it last handed out a batch, for :meth:`take_back`.
+        start_seconds: Duration in seconds of the call that opened the epoch. It may have started workers.
     """
 
     start_seconds = 0.0
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
-        self._handed = 0, 0, 0.0  # batches, samples, and the seconds that the consumer was in ``next``
+        self._handed = 0, 0, 0.0  # batches, samples, and seconds of the consumer in ``next``
         self._series = series
         self._begin(epoch, runner)
 
@@ -66,15 +66,15 @@ class BatchIterator(Iterator[Any]):
         self._accounting = epoch.accounting
         self.at_end = self.asked = False
         self.mark = self._mark()
-        self._over: str | None = None  # by what the epoch was broken off, or BY_CONSUMER; None as long as it goes on
+        self._over: str | None = None  # the reason for its end, or BY_CONSUMER; None while it goes on
 
     def __next__(self) -> Any:
-        """Return the next batch; ``StopIteration`` is the end of the epoch, or follows :meth:`close`.
+        """Return the next batch. ``StopIteration`` means the end of the epoch, or follows :meth:`close`.
 
         Raises:
-            ReentrantIteration: this is called by what is just making a batch of this iterator, such as a map.
-            PoolClosed: an exception, or the next of several ``epochs``, broke the epoch off; a loop that goes on must
-                not take that for its end.
+            ReentrantIteration: the caller is making a batch of this iterator, for example in a map.
+            PoolClosed: an exception, or the next of several ``epochs``, broke the epoch off. A loop must not mistake
+                that for its end.
         """
         if self._over is not None:
             self._raise_over()
@@ -87,7 +87,7 @@ class BatchIterator(Iterator[Any]):
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
             samples, waited = count_of(batch), time.perf_counter() - began
-            handed = self._handed  # read and added to without a call in between: other threads take batches as well
+            handed = self._handed  # no call between read and write: other threads take batches too
             self._handed = handed[0] + 1, handed[1] + samples, handed[2] + waited
             self.mark = self._accounting.counts, self._runner.latest, self._handed
             return batch
@@ -97,10 +97,10 @@ class BatchIterator(Iterator[Any]):
         except BaseException as error:
             others = self._over  # another thread's reason
             if others is None:
-                self._over = UNKNOWN  # first of all: another thread may ask for a batch
+                self._over = UNKNOWN  # set at once: another thread may request a batch
             try:
                 self._taken_back(mark, error, began)
-            except BaseException:  # of a second signal, which may have come in any line of that
+            except BaseException:  # from a second signal, which may come at any line
                 self._taken_back(mark, error, began)
                 raise
             if others and isinstance(error, PoolClosed):
@@ -108,7 +108,7 @@ class BatchIterator(Iterator[Any]):
             raise
 
     def _taken_back(self, mark: tuple[Any, ...], error: BaseException, began: float) -> None:
-        """Break the epoch off as it was at `mark`; a second call changes nothing but the time."""
+        """Break the epoch off as it was at `mark`. A second call only changes the time."""
         self.take_back(mark, UNKNOWN)
         if self._over is UNKNOWN:
             self._over = reason(error)
@@ -124,7 +124,7 @@ class BatchIterator(Iterator[Any]):
         )
 
     def _end(self) -> None:
-        """Close the iterator behind its last batch."""
+        """Close the iterator after its last batch."""
         self.at_end = True
         self.close()
         if self._epoch.plan is not None:
@@ -136,10 +136,10 @@ class BatchIterator(Iterator[Any]):
         return self._epoch.options.epoch
 
     def __len__(self) -> int:
-        """Return how many batches are left, where that is known.
+        """Return the number of batches left, if it is known.
 
         Raises:
-            TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
+            TypeError: the epoch never ends (or not before 2^63 batches), or the number is not known before its end.
         """
         left = self._epoch.n_left()
         return 0 if self._over is not None else left
@@ -163,7 +163,7 @@ class BatchIterator(Iterator[Any]):
         return [name for name in super().__dir__() if name not in HOOKS]
 
     def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
+        return True  # otherwise Python calls len(), which some do not have
 
     def __enter__(self) -> BatchIterator:
         return self
@@ -172,11 +172,11 @@ class BatchIterator(Iterator[Any]):
         self.close()
 
     def close(self) -> None:
-        """End the epoch and what was started for it; may be called again. ``next()`` then raises ``StopIteration``."""
+        """End the epoch and its work. May be called again. ``next()`` then raises ``StopIteration``."""
         self.break_off(BY_CONSUMER)
 
     def break_off(self, by: str) -> None:
-        """End the epoch as :meth:`close` does; ``next()`` then raises ``PoolClosed``, unless the epoch was over."""
+        """End the epoch as :meth:`close` does. Unless the epoch was over, ``next()`` then raises ``PoolClosed``."""
         if self._over is None or self._over is UNKNOWN:
             self._over = by
         if self._finalizer.alive:
@@ -184,11 +184,11 @@ class BatchIterator(Iterator[Any]):
             self._finalizer.detach()
 
     def _mark(self) -> tuple[Any, ...]:
-        """Return how far the iterator is now, for :meth:`take_back`."""
+        """Return the present progress of the iterator, for :meth:`take_back`."""
         return self._accounting.counts, self._runner.latest, self._handed
 
     def take_back(self, mark: tuple[Any, ...], by: str) -> None:
-        """Break the epoch off as it was at `mark`: a batch that this thread took since did not reach the loop."""
+        """Break the epoch off as it was at `mark`: a batch that this thread took after it did not reach the loop."""
         counts, latest, handed = mark
         self._accounting.take_back(counts)
         if self._accounting.batches == counts[0]:  # no other thread has gone on
@@ -198,16 +198,17 @@ class BatchIterator(Iterator[Any]):
     # -- saving and resuming -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far the epoch is: what was handed out so far, not what was made ahead.
+        """Return the progress of the epoch: the batches handed out, without those made ahead.
 
-        It tells nothing of the pool: the same epoch goes on from it with another pool, other workers, another buffer,
-        another number of ranks and, unless batches are what is in order (a choice of sources, buckets), another batch
-        size and ``drop_last=``. JSON can hold it, in at most 4 kB (beside the state of a stream's own iterator).
+        The state does not depend on the pool. The epoch can resume from it with another pool, other workers, another
+        buffer and another number of ranks. Unless its order consists of batches (a choice of sources, buckets), the
+        batch size and ``drop_last=`` may change too. The state can be written as JSON, in at most 4 kB (without the
+        state of a stream's own iterator).
 
-        The first call of all reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
+        The very first call reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
 
         Raises:
-            StateError: the source only streams, or its order is drawn from a generator and not from an int seed; or
+            StateError: the source only streams, or its order is drawn from a generator instead of an int seed; or
                 several threads took batches, and an exception in one of them lost a batch before the last.
         """
         if self._accounting.gap:
@@ -218,44 +219,44 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def untouched(self) -> bool:
-        """Whether no batch was asked for, and the epoch goes on."""
+        """Whether no batch was requested yet and the epoch goes on."""
         return self._over is None and not self.asked
 
     @property
     def torn(self) -> bool:
-        """Whether what is ahead may lack a batch, so that the epoch must be begun again."""
+        """Whether the batches made ahead may lack one. The epoch must then be begun again."""
         return self._runner.torn
 
     @property
     def stream_id(self) -> int:
-        """Number of the stream that its tasks are of."""
+        """Number of the stream that its tasks belong to."""
         return self._runner.stream_id
 
     def place(self) -> tuple[Any, ...]:
-        """Return how far the epoch is; quicker than a state, for iterators that are ahead of the consumer."""
+        """Return the progress of the epoch. It is faster than a state, for iterators ahead of the consumer."""
         return (*self._accounting.counted(), self._runner.latest)
 
     def state_at(self, place: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the state that :meth:`state_dict` gave when :meth:`place` gave `place`."""
+        """Return the result of :meth:`state_dict` at the time when :meth:`place` returned `place`."""
         return self._epoch.state(*place)
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from where `state` was taken, instead of from here; nothing that was handed out then is read again.
+        """Continue from `state` instead of from here. Batches handed out before `state` are not read again.
 
         Raises:
-            StateError: the state is damaged, or is that of another source, order, seed or epoch; the iterator goes on
-                as if nothing had been asked.
+            StateError: the state is damaged, or belongs to another source, order, seed or epoch. The iterator then
+                continues as before the call.
         """
         epoch = prepare(self._epoch.source, self._epoch.asked, state)
         self.break_off(NOT_LOADED)
-        self._over = NOT_LOADED  # also behind the end, until it is
+        self._over = NOT_LOADED  # also after the end, until the state is loaded
         self._begin(epoch, epoch.source.start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """Write :meth:`state_dict` to a file as JSON, which then holds what it held before or all of it, nothing else.
+        """Write :meth:`state_dict` to a file as JSON. The file then has either its old content or the whole new state.
 
-        A link is followed; permissions stay as they were, those of a new file are the umask's. A kill in the midst of
-        it leaves what it was writing, ``.NAME.XXXXXXXX.tmp``, beside the file.
+        Links are followed. An existing file keeps its permissions; a new file gets them from the umask. A kill during
+        the write leaves the temporary file ``.NAME.XXXXXXXX.tmp`` in the same folder.
 
         Raises:
             StateError: as :meth:`state_dict`.
@@ -264,10 +265,10 @@ class BatchIterator(Iterator[Any]):
         write_state(path, self.state_dict())
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
-        """Go on from the state that a file holds: see :meth:`load_state_dict`.
+        """Continue from the state in a file: see :meth:`load_state_dict`.
 
         Raises:
-            StateError: the file holds no state, or none of this epoch.
+            StateError: the file contains no state, or none of this epoch.
             OSError: the file cannot be read.
         """
         self.load_state_dict(read_state(path))
@@ -276,23 +277,23 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def errors(self) -> list[Any]:
-        """What the error policy let pass, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
-        and, with None as `row`, for each of the first 1,000 batches that could be made at a later try."""
+        """Errors that the policy tolerated, in order: a :class:`~batchup_ng.BatchError` for each sample that failed
+        and, with None as `row`, for each of the first 1,000 batches that succeeded at a later attempt."""
         return sorted([*self._accounting.errors, *self._accounting.retries], key=lambda error: error.batch)
 
     def stats(self) -> dict[str, Any]:
-        """Return what happened so far.
+        """Return statistics of the epoch so far.
 
         Returns:
-            ``batches`` and ``samples`` delivered; ``failed``, the samples that were left out, and ``replaced``, those
-            that another row stands for; ``retried``, the batches that failed at first and could be made at a later try;
-            ``wait_seconds``, for which the consumer waited in ``next()`` and for the epoch to be opened; ``buffered``,
-            the number of batches that are made and wait; ``transport``, how many batches came in shared memory
-            (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store (``"store"``), small, in
-            a message (``"message"``), or were made in this process (``"memory"``); ``arrays``, how large arrays of the
-            source reached worker processes: as one copy in memory that all of them map (``"shared"``), as one in a
-            temporary file (``"spilled"``), as files that they map (``"mapped"``), as a copy for each (``"sent"``), as
-            one on each node (``"store"``), ``""`` where that was not needed.
+            ``batches`` and ``samples``, the numbers delivered; ``failed``, the samples left out; ``replaced``, the
+            samples replaced by another row; ``retried``, the batches that failed at first and succeeded at a later
+            attempt; ``wait_seconds``, the time that the consumer waited in ``next()`` and for the epoch to open;
+            ``buffered``, the number of finished batches that wait; ``transport``, the number of batches that came in
+            shared memory (``"slots"``), over the worker's socket (``"socket"``), through Ray's object store
+            (``"store"``), small ones in a message (``"message"``), or were made in this process (``"memory"``);
+            ``arrays``, the way large arrays of the source reached worker processes: one copy in memory that all of them
+            map (``"shared"``), one in a temporary file (``"spilled"``), files that they map (``"mapped"``), a copy for
+            each (``"sent"``), one on each node (``"store"``), or ``""`` if that was not needed.
         """
         return {
             "batches": self._handed[0],
@@ -307,13 +308,13 @@ class BatchIterator(Iterator[Any]):
         }
 
     def ahead(self) -> int:
-        """Return how many batches are under way, or done and not yet handed out."""
+        """Return the number of batches that are under way, or done and not yet handed out."""
         return 0 if self._over is not None else self._runner.ahead()
 
     def buffered(self) -> int:
-        """Return how many batches are made and wait."""
+        """Return the number of finished batches that wait."""
         return 0 if self._over is not None else self._runner.ready()
 
     def fill(self) -> None:
-        """Submit batches as far as there is room for them."""
+        """Submit batches while there is room for them."""
         self._runner.fill()

@@ -1,4 +1,4 @@
-"""Iterators over the batches of another iterator: what a loader and its views hand out."""
+"""Iterators over the batches of another iterator, for a loader and its views."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ...error_context import function_name, text_of
 from ...errors import ArgumentTypeError, PoolClosed
 
 MAX_REASON = 120
-"""Characters of an exception's text that the error of a later ``next`` repeats."""
+"""Maximum number of characters of an exception's text that the error of a later ``next`` repeats."""
 
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
 
 END = object()
-"""Stands for the batch behind the last."""
+"""Marks the end of the batches."""
 
 
 class IteratorView(Iterator[Any]):
-    """Hands out the batches of an iterator, which has the other methods, too.
+    """An iterator over the batches of another iterator. All other methods pass to that iterator.
 
-    An exception while a batch is on its way from that iterator to the loop breaks the epoch off: a loop that goes on
-    would lack the batch without noticing. The state is the one before this batch.
+    If an exception comes while a batch is on its way from that iterator to the loop, it breaks the epoch off. Otherwise
+    the loop could go on without the batch and not notice. The state is the one before this batch.
     """
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
         target = getattr(iterator, "_target", None)
         marked = iterator if target is None else target()
-        self._marked = marked if hasattr(marked, "mark") else None  # which notes how far it is, if it is the library's
-        self._broken = ""  # by what, if the iterator is not one of the library's
+        self._marked = marked if hasattr(marked, "mark") else None  # the library's iterator, which notes its progress
+        self._broken = ""  # the reason, if the iterator is not the library's
 
     def __next__(self) -> Any:
         self._begin()
@@ -45,7 +45,7 @@ class IteratorView(Iterator[Any]):
         except BaseException as error:
             try:
                 by = self._taken_back(mark, error, batch)
-            except BaseException:  # of a second signal, which may have come in any line of that
+            except BaseException:  # from a second signal, which may come at any line
                 self._taken_back(mark, error, batch)
                 raise
             if isinstance(error, StopIteration):
@@ -55,13 +55,13 @@ class IteratorView(Iterator[Any]):
         raise StopIteration
 
     def _target(self) -> Any:
-        """Return what notes how far the batches are that a view of this one gets."""
+        """Return the iterator that notes the progress for views of this one, or None."""
         return self._marked
 
     def _taken_back(self, mark: Any, error: BaseException, batch: Any) -> str:
-        """Break the epoch off as it was at `mark`, and return by what; a second call changes nothing."""
+        """Break the epoch off as it was at `mark`, and return the reason. A second call changes nothing."""
         by = reason(error) if batch is END else self._reason(error)
-        if self._marked is None:  # an iterator of the user's, which may be at an end that is none, or past a lost batch
+        if self._marked is None:  # the user's own iterator may have ended too early, or be past a lost batch
             self._broken = by
         else:
             self._marked.take_back(mark, by)
@@ -69,21 +69,21 @@ class IteratorView(Iterator[Any]):
         return by
 
     def _begin(self) -> None:
-        """Note that a batch is asked for, or raise an error."""
+        """Note that a batch is requested, or raise an error."""
 
     def _failed(self) -> None:
-        """Note that there was none."""
+        """Note that the request gave no batch."""
 
     def _received(self, batch: Any) -> Any:
-        """Return what is handed out of `batch`."""
+        """Return the batch to hand out for `batch`."""
         return batch
 
     def _reason(self, error: BaseException) -> str:
-        """Return in words by what an epoch was broken off."""
+        """Return in words the reason why an epoch was broken off."""
         return reason(error)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for by copy and pickle before there is anything
+        if name.startswith("_"):  # copy and pickle look these up before there is an iterator
             raise AttributeError(name)
         return getattr(self._iterator, name)
 
@@ -94,7 +94,7 @@ class IteratorView(Iterator[Any]):
         raise ArgumentTypeError("batches under way cannot be pickled or copied; send the data and state_dict()")
 
     def __bool__(self) -> bool:
-        return True  # or Python would ask for the length, which some have not
+        return True  # otherwise Python calls len(), which some do not have
 
     def __enter__(self: IteratorType) -> IteratorType:
         return self
@@ -107,7 +107,7 @@ class IteratorView(Iterator[Any]):
 
 
 class MappedIterator(IteratorView):
-    """Applies a function to each batch."""
+    """An iterator that applies a function to each batch."""
 
     def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
         super().__init__(iterator)
@@ -125,11 +125,11 @@ class MappedIterator(IteratorView):
 
 
 class LoaderIterator(IteratorView):
-    """What one call of ``iter`` gives: an epoch of which no batch was asked for is given to the next call.
+    """The result of one call of ``iter``. If no batch of its epoch was requested, the next call takes over the epoch.
 
     Args:
         iterator: The epoch.
-        lock: Held while an epoch goes to another call, and while its first batch is asked for.
+        lock: Held while another call takes over an epoch, and while the first batch is requested.
     """
 
     _replaced_by = ""
@@ -150,13 +150,13 @@ class LoaderIterator(IteratorView):
         except BaseException as error:
             try:
                 iterator.take_back(mark, reason(error))
-            except BaseException:  # of a second signal
+            except BaseException:  # from a second signal
                 iterator.take_back(mark, reason(error))
                 raise
             raise
 
     def _claim(self) -> None:
-        """Ask for the first batch of the epoch, unless it went to another call."""
+        """Claim the epoch before its first batch. Raise if another call has taken it over."""
         with self._lock:
             if not self._replaced_by:
                 self._iterator.asked = True
@@ -164,12 +164,12 @@ class LoaderIterator(IteratorView):
             raise PoolClosed(f"this epoch was broken off by {self._replaced_by}; make one iterator, and use that")
 
     def close(self) -> None:
-        """End the epoch, unless it went to another call of ``iter``."""
+        """End the epoch, unless another call of ``iter`` has taken it over."""
         if not self._replaced_by:
             self._iterator.close()
 
     def break_off(self, by: str) -> None:
-        """End it; its epoch goes to the next call of ``iter`` if no batch was asked for."""
+        """End this iterator. If no batch was requested, the next call of ``iter`` takes over its epoch."""
         if self._iterator.asked:
             self._iterator.break_off(by)
         else:
@@ -177,14 +177,14 @@ class LoaderIterator(IteratorView):
 
 
 def called_with(fn: Callable[..., Any], batch: Any) -> Any:
-    """Return what `fn` makes of the parts of a batch, by name where they have names."""
+    """Call `fn` with the parts of a batch, by name if the batch is a dict."""
     if isinstance(batch, dict):
         return fn(**batch)
     return fn(*batch) if isinstance(batch, tuple) else fn(batch)
 
 
 def reason(error: BaseException) -> str:
-    """Return in words by what exception an epoch was broken off."""
+    """Return in words the exception that broke an epoch off."""
     if type(error) is KeyboardInterrupt:
         return "an interrupt"
     text = text_of(error)
@@ -193,11 +193,11 @@ def reason(error: BaseException) -> str:
 
 
 def place_of(iterator: Any) -> Any:
-    """Return how far an iterator is; None where it has no states."""
+    """Return the progress of an iterator, or None if it has no states."""
     place = getattr(iterator, "place", None)
     return None if place is None else place()
 
 
 def broken_off(by: str) -> PoolClosed:
-    """Return the error that ``next`` raises after an epoch was broken off."""
+    """Return the error that ``next`` raises after `by` broke an epoch off."""
     return PoolClosed(f"this epoch was broken off by {by}; its iterator is closed, make a new one")

@@ -1,7 +1,7 @@
-"""How an epoch is opened: options, state, plan, runner, iterator.
+"""The steps that open an epoch: options, state, plan, runner, iterator.
 
-:func:`prepare` takes the options, checks a state and has the source make the plan from there. Then the source starts a
-:class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
+:func:`prepare` takes the options and checks a state. The source makes the plan, from that state on. Then the source
+starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
 """
 
 from __future__ import annotations
@@ -23,69 +23,69 @@ from .checkpoint import check_reached, check_stream, counted_of, identity, order
 from .state import CANNOT, SavedEpoch, as_state
 
 CLOSED = "this iterator was closed while a batch was waited for"
-"""The text of the error of a runner that is closed before the end of its epoch."""
+"""Text of the error of a runner that is closed before the end of its epoch."""
 
 
 class Runner:
-    """Makes the batches of one epoch in order. The defaults are those of a runner without read-ahead.
+    """Makes the batches of one epoch in order. The defaults suit a runner without read-ahead.
 
-    ``StopIteration`` out of ``next`` means that the epoch is at its end. After ``close`` it is ``PoolClosed``.
+    ``StopIteration`` from ``next`` means that the epoch is at its end. After ``close``, ``next`` raises ``PoolClosed``.
     """
 
     closed = False
     at_end = False
     stream_id = 0
-    """Number of the stream that its tasks are of, where it has some."""
+    """Number of the stream that its tasks belong to, if it has tasks."""
     torn = False
-    """Whether an exception of a signal's handler may have cost a batch that was to be submitted."""
+    """Whether an exception from a signal handler may have lost a batch before its submission."""
     latest: Any = None
-    """The state of a stream after the batch that was handed out last; None if it has no state."""
+    """State of a stream after the last batch handed out; None if it has no state."""
 
     @property
     def used_up(self) -> bool:
-        """Whether all batches were submitted, so that the next epoch may begin."""
+        """Whether all batches were submitted. The next epoch may then begin."""
         return False
 
     def __next__(self) -> Any:
-        """Return the next batch, once it is in the accounting, or raise what went wrong in making it."""
+        """Record the next batch in the accounting and return it, or raise the error of making it."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
     def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if what is making one of the batches calls this."""
+        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if code that is making one of the batches calls this."""
 
     def ready(self) -> int:
-        """Return how many batches are made and wait."""
+        """Return the number of finished batches that wait."""
         return 0
 
     def ahead(self) -> int:
-        """Return how many batches are under way, or done and not yet handed out."""
+        """Return the number of batches that are under way, or done and not yet handed out."""
         return 0
 
     def fill(self) -> None:
-        """Submit batches as far as there is room for them."""
+        """Submit batches while there is room for them."""
 
     def close(self) -> None:
-        """End the work; may be called again, from any thread."""
+        """End the work. May be called again, from any thread."""
 
     def abandon(self) -> None:
-        """End the work without waiting for anything: nothing refers to the iterator, and the collector runs."""
+        """End the work without waiting. The garbage collector calls this when nothing refers to the iterator."""
         self.close()
 
 
 class OpensEpochs(SourceNode):
-    """A source of which epochs are opened."""
+    """A source whose epochs can be opened."""
 
     @property
     def has_plan(self) -> bool:
-        """Whether its epochs have a plan; else it only streams."""
+        """Whether its epochs have a plan. Otherwise it only streams."""
         return self.is_random_access
 
     def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` ask for."""
+        """Return the plan of the epoch that `options` describe."""
         raise self._no_random_access("plan")
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
-        """Start what makes the batches of an epoch, which shares the buffer of a pool with the iterator `before`.
+        """Start the runner of an epoch. It shares the buffer of a pool with the iterator `before`.
 
         `path` is the place of this node in the graph.
         """
@@ -94,29 +94,29 @@ class OpensEpochs(SourceNode):
 
 @dataclasses.dataclass
 class Epoch:
-    """An epoch that is prepared."""
+    """A prepared epoch."""
 
     source: OpensEpochs
-    asked: EpochOptions  # as they were given
-    options: EpochOptions  # the same, as a state changed them
+    asked: EpochOptions  # as given
+    options: EpochOptions  # the same with changes by a state
     plan: BatchPlan | None  # None for a stream
     saved: SavedEpoch | None = None  # the state that it resumes from
-    chosen: Iterable[PlannedBatch] | None = None  # what is wanted, if it is not all batches in their order
+    chosen: Iterable[PlannedBatch] | None = None  # the requested batches, if not all in order
     n_chosen: int = 0
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
     _identity: tuple[str, str] | None = None
 
     def n_batches(self) -> float | None:
-        """Return how many batches there are: an int, ``math.inf``, or None where only the end will tell."""
+        """Return the number of batches: an int, ``math.inf``, or None if it is not known before the end."""
         if self.chosen is not None:
             return self.n_chosen
         return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
     def n_left(self) -> int:
-        """Return how many batches were not handed out yet.
+        """Return the number of batches not handed out yet.
 
         Raises:
-            TypeError: the epoch never ends (or not before 2^63 batches), or only its end will tell.
+            TypeError: the epoch never ends (or not before 2^63 batches), or the number is not known before its end.
         """
         total = self.n_batches()
         if total is None:
@@ -127,22 +127,23 @@ class Epoch:
 
     @property
     def at_its_start(self) -> bool:
-        """Whether nothing was handed out of it, nor a stream begun."""
-        # Not by the batches of this plan: of larger batches, or of more ranks, less than one was handed out by then.
+        """Whether it has handed out nothing and is no stream."""
+        # `first` of the plan may be 0 after a state: with larger batches, or more ranks, less than one batch was done.
         return self.plan is not None and self.options.reached == START and not self.accounting.batches
 
     @property
     def at_its_end(self) -> bool:
-        """Whether all of it was handed out."""
+        """Whether it has handed out all batches. False for a stream."""
         return self.plan is not None and self.accounting.batches == self.n_batches()
 
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
-        """Return the state of the epoch after so many batches, with the `counts` of the accounting.
+        """Return the state of the epoch after `batches` batches, with the `counts` of the accounting.
 
-        `inner` is the state of the stream, the error that it gave instead, or None.
+        `inner` is the state of the stream, the error that it raised instead, or None.
 
         Raises:
-            StateError: the source only streams, the order is drawn from a generator, or batches were chosen.
+            StateError: the source only streams, the order is drawn from a generator, or batches were requested by
+                number.
         """
         options = self.options
         if self.plan is None and inner is None:
@@ -178,11 +179,11 @@ class Epoch:
 
 
 def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoch:
-    """Return the epoch that was asked for, from a state on where there is one; starts nothing.
+    """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
     Raises:
-        ArgumentError: a stream cannot do what was asked for.
-        StateError: the state is damaged, or is that of another source, order, seed or epoch.
+        ArgumentError: a stream does not support an option.
+        StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     stream = not source.has_plan
     if stream:

@@ -1,8 +1,8 @@
-"""How far a loader is: what it shares with its views.
+"""The progress of a loader, shared with its views.
 
-Who owns what. A :class:`Progress` has the pool, the series of epochs and the epoch under way. It changes from one epoch
-to the next by single assignments, so that an exception of a signal's handler between two of them leaves an epoch whole:
-the one that was under way, or one that has not begun.
+A :class:`Progress` owns the pool, the series of epochs and the epoch under way. It moves from one epoch to the next by
+single assignments. An exception from a signal handler between two of them leaves an epoch whole: the epoch under way,
+or an epoch that has not begun.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from .iterator import BatchIterator
 
 @dataclasses.dataclass
 class Progress:
-    """What a loader and its views share."""
+    """The state that a loader shares with its views."""
 
     source: Any
     options: dict[str, Any]  # of each epoch
     pool: Any  # None until it is made
-    kind: str  # of the pool, where the loader makes it; "" where it is the user's
+    kind: str  # of the pool, if the loader makes it; "" for the user's pool
     workers: int | None
-    next: int  # the number of the epoch under way; of the next where there is none
+    next: int  # number of the epoch under way, or of the next if none is
     behind: Any = None  # the source that the pool works for
-    why: str = ""  # the pool was chosen
-    plan: BatchPlan | None = None  # of the epoch that a batch was asked of last, out of turn
-    pending: Any = None  # the state from which that epoch goes on, if it is in its middle
-    chosen: Any = None  # the blocks of the state that was loaded
-    told: tuple[dict[str, Any], list[Any]] = ({}, [])  # the stats and the errors of an epoch that close() ended
+    why: str = ""  # reason for the choice of the pool
+    plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
+    pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
+    chosen: Any = None  # the blocks of the loaded state
+    told: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
-    iterator: Any = None  # what iterating over the loader, or over a view, returned for that
-    beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches by their numbers
-    # Held while the pool is started or a batch is planned out of turn, which several threads may ask for at once.
+    iterator: Any = None  # for `inner`: the result of iter() of the loader or of a view
+    beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches requested by number
+    # Held while the pool starts or a batch is planned by number; several threads may request either at once.
     lock: Any = dataclasses.field(default_factory=threading.RLock)
 
     def upcoming(self) -> tuple[int, Any]:
-        """Return the number of the epoch that the next iteration begins, and its state if it is in its middle."""
+        """Return the number of the next iteration's epoch, and its state if it resumes in its middle."""
         if self.inner is not None and self.inner.asked:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 
     def move_to(self, number: int, pending: Any, chosen: Any) -> tuple[Any, Any]:
-        """Let the next iteration begin epoch `number`, by `chosen` blocks; return what is to be ended."""
+        """Set the next iteration to epoch `number` with the blocks `chosen`. Return the iterator and series to end."""
         left = self.iterator, self.series
         self.next, self.pending, self.chosen = number, pending, chosen
         self.iterator = self.inner = self.series = self.plan = None
@@ -61,7 +61,7 @@ class Progress:
 
 
 def end(left: tuple[Any, Any], by: str) -> None:
-    """End an iterator and its series of epochs, for good: a loop that goes on raises ``PoolClosed``."""
+    """End an iterator and its series of epochs. A loop over them then raises ``PoolClosed``."""
     iterator, series = left
     if iterator is not None:
         iterator.break_off(f"{by} of its loader")

@@ -1,4 +1,4 @@
-"""How a batch is made of its rows: the task of every planned batch, in each pool and in the direct loop."""
+"""The task that makes a planned batch from its rows, in each pool and in the direct loop."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..hooks import ReadsRows
 
 
 class MakeBatch(NamedTuple):
-    """Makes a batch of its rows, or finds the samples that cannot be made.
+    """Makes a batch from its rows, or finds the samples that cannot be made.
 
-    On the consumer's thread the global generators are seeded and put back here; a worker process with one thread seeds
-    them itself; threads, which share them, never do.
+    On the consumer's thread, this class seeds the global generators and restores them. A worker process with one thread
+    seeds them itself. Threads share them, so they never seed them.
     """
 
-    action: str = "raise"  # what the error policy does about bad samples
-    retries: int = 0  # how often a batch that failed is made again whole
-    pad_mask: bool = False  # whether each batch ends with an array that marks what only pads
+    action: str = "raise"  # action of the error policy on bad samples
+    retries: int = 0  # how often a failed batch is made again whole
+    pad_mask: bool = False  # whether each batch ends with an array that marks padding
     own_thread: bool = True  # whether it runs on the consumer's own thread, where Ctrl-C ends the program
-    seeded: bool = False  # whether the global generators are seeded for each batch
+    seeded: bool = False  # whether each batch seeds the global generators
 
     def __call__(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        """Return the batch of `rows`; a :class:`~batchup_ng.faults.isolation.PartialBatch` where samples fail."""
+        """Return the batch of `rows`, or a :class:`~batchup_ng.faults.isolation.PartialBatch` if samples fail."""
         try:
             return self.read(source, rows, key, buffers)
         except BaseException as error:
@@ -42,7 +42,7 @@ class MakeBatch(NamedTuple):
             del failure  # its traceback holds this frame
 
     def read(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        """Return the batch of `rows` as it is handed out."""
+        """Return the batch of `rows`, ready to hand out."""
         if not (self.seeded and self.own_thread):
             batch = finished(source.read(rows, key, buffers), buffers)
         else:
@@ -51,18 +51,18 @@ class MakeBatch(NamedTuple):
         return with_mask(batch, key, planned_samples(rows, batch)) if self.pad_mask else batch
 
     def catches(self, error: BaseException, rows: Any) -> bool:
-        """Return whether to search the batch for the samples that caused `error`; if not, it is raised."""
+        """Return whether to search the batch for the samples that caused `error`. Otherwise the caller raises it."""
         return self._fails(error) and isolable(error, rows)
 
     def _fails(self, error: BaseException) -> bool:
-        """Return whether `error` is a failure, and not what ends the program; raise what a signal handler raised."""
+        """Return whether `error` is a failure that does not end the program. Raise an exception of a signal handler."""
         if not self.own_thread:
             return True
         raise_if_of_signal_handler(error)
         return isinstance(error, FAILURES)
 
     def isolated(self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException) -> Any:
-        """Return what becomes of a batch whose read raised `error`; `read` reads some of its rows, with their key."""
+        """Return what remains of a batch whose read raised `error`. `read` reads some of its rows, with their key."""
 
         def part(rows: Any, places: Any) -> Any:
             return read(rows, key if places is None else key.part(places))
@@ -71,10 +71,10 @@ class MakeBatch(NamedTuple):
 
 
 def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
-    """Return a batch with an array at its end that is False where a sample only pads: ``(planned,) bool``.
+    """Append an array to a batch that is False where a sample only pads: ``(planned,) bool``.
 
-    The samples are those that were planned, less those that were left out as bad, whatever maps made of them.
+    The samples are the planned ones without those left out as bad, even if maps return more or fewer.
     """
-    # What pads was in the epoch before, so that its position is one that lies behind.
+    # A padding sample occurred before in the epoch, so its position is below the batch's start.
     mask = key.positions(planned) >= key.start
     return (*batch, mask) if isinstance(batch, (tuple, list)) else (batch, mask)

@@ -1,14 +1,14 @@
-"""What a saved state of an epoch says, with the checks that it was not damaged.
+"""The saved state of an epoch, and the checks that it is not damaged.
 
-A state is a dict that JSON can hold, of 4 kB at most. It tells what was *handed out*, nothing about who made it, and
-carries a digest of all that it says (BLAKE2b, RFC 7693), so that one in which anything was changed is refused.
+A state is a dict that can be written as JSON, of 4 kB at most. It records the samples *handed out*, and nothing about
+the pool. It includes a digest of its content (BLAKE2b, RFC 7693), so the library refuses a state with any change.
 
-What it says is the same on all ranks, but for the counts of what became of the samples. These stand in a list with a
-digest of their own: torch's distributed checkpoint takes each entry of a dict from any rank that has it, and a list as
-one entry.
+The entries are the same on all ranks, except the counts of the samples' outcomes. These are in a list with its own
+digest, because torch's distributed checkpoint takes each entry of a dict from any rank that has it, and treats a list
+as one entry.
 
-The digest says that nobody changed a state, not that what it says makes sense. So each entry is checked for its type
-and its range, too, and what they say together.
+The digest shows that nobody changed a state, not that its content makes sense. So each entry is also checked for its
+type and range, and for consistency with the others.
 """
 
 from __future__ import annotations
@@ -29,48 +29,48 @@ from .accounting import COUNTS
 
 FORMAT = "batchup_ng epoch"
 VERSION = 3
-"""Version of the format; one that is newer than the library is refused."""
+"""Version of the format. A newer version than this is refused."""
 
 READ = (2, VERSION)
-"""The versions that are read. They differ in the blocks that an order by blocks lists."""
+"""The versions that can be read. They differ in the list of blocks in an order by blocks."""
 
 LAST = (1 << 63) - 1
-"""The largest position or number of a batch: all positions are int64."""
+"""The largest position or batch number: all positions are int64."""
 
 OLD = "old "
-"""What is put before an order by blocks of version 2, which lists those of all nodes, sorted, each once."""
+"""Prefix for an order by blocks of version 2. Its list has the pairs of all nodes, sorted, each once."""
 
 BLOCKS = re.compile(r"blocks \[(\([1-9]\d{0,17}, [1-9]\d{0,17}\)(, (?=\()|(?=\])))+\]")
-"""An order by blocks: the block and window of each node that has an order, one pair if they are all equal."""
+"""An order by blocks: the block and window of each node that has an order, or one pair if they are all equal."""
 
 CANNOT = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
     "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (with nothing around it but maps, "
     "and no drop_last=, which reads ahead)"
 )
-"""Why an epoch of a stream cannot be saved or resumed."""
+"""Reason why an epoch of a stream cannot be saved or resumed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedEpoch:
-    """How far an epoch is."""
+    """The progress of an epoch."""
 
     source: str  # digest of the fingerprint of the source
-    told: str  # what the source looked like, in words, for an error
-    order: str  # "in order", "seed", "stream", or "blocks" and which
+    told: str  # description of the source, for an error
+    order: str  # "in order", "seed", "stream", or "blocks" with their list
     seed: int  # of the order and of the maps' randomness
     epoch: int
     batch_size: int
     drop_last: bool
-    world: int  # how many ranks shared the epoch
-    samples: int  # that all ranks together have handed out, failed ones included
+    world: int  # number of ranks that shared the epoch
+    samples: int  # handed out by all ranks together, including failed ones
     batches: int  # the same in batches, of a world of one
-    counts: dict[str, int]  # how many samples this rank has planned, delivered, failed, replaced
-    inner: Any = None  # state of the user's own iterator of a stream
+    counts: dict[str, int]  # samples planned, delivered, failed and replaced on this rank
+    inner: Any = None  # state of a stream: of the user's own iterator, and the samples that each map received
 
 
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
-    """Return the state that says what `saved` says; refuse one of the user's own iterator that JSON cannot hold."""
+    """Return `saved` as a state. Refuse a state of the user's own iterator that cannot be written as JSON."""
     body = {"format": FORMAT, "version": VERSION, **vars(saved)}
     named = body.pop("counts")
     counts = [named[name] for name in COUNTS]
@@ -83,7 +83,7 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
 
 
 def from_state(state: Any) -> SavedEpoch:
-    """Return what a state says; refuse what is none, is of another version, or was damaged."""
+    """Return the content of a state. Refuse anything else, another version, and a damaged state."""
     if not isinstance(state, Mapping):
         hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
@@ -122,7 +122,7 @@ def from_state(state: Any) -> SavedEpoch:
 
 
 def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each entry of a state with whether it is of its type and in its range."""
+    """Yield the name of each entry of a state, and whether its type and range are right."""
     for name in ("source", "told"):
         yield name, type(getattr(saved, name)) is str
     order = saved.order
@@ -145,12 +145,12 @@ def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
 
 
 def is_whole(value: Any, least: int = 0, most: float = LAST) -> bool:
-    """Return whether a value is a plain int in a range."""
+    """Return whether a value is a plain int from `least` to `most`."""
     return type(value) is int and least <= value <= most
 
 
 def _is_place(inner: Any) -> bool:
-    """Return whether this has the parts of a place in a stream: the iterator's state, the samples that each map had."""
+    """Return whether this is a place in a stream: the iterator's state, and the samples that each map received."""
     if not isinstance(inner, dict) or inner.keys() != {"iterator", "counted"} or not isinstance(inner["counted"], list):
         return False
     pairs = inner["counted"]
@@ -160,18 +160,18 @@ def _is_place(inner: Any) -> bool:
 
 
 def blocks_in(order: str) -> list[tuple[int, int]]:
-    """Return the blocks and windows that an order by blocks lists."""
+    """Return the blocks and windows listed in an order by blocks."""
     return [(int(block), int(window)) for block, window in re.findall(r"\((\d+), (\d+)\)", order)]
 
 
 def digest(body: Any) -> str:
-    """Return the digest of what JSON can hold, numbers of NumPy's being as good as Python's: 32 hexadecimal digits."""
+    """Return the digest of a JSON value as 32 hexadecimal digits. NumPy numbers count as Python's."""
     text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_as_json)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _plain(body: dict[str, Any]) -> dict[str, Any]:
-    """Return `body` as it comes back from JSON."""
+    """Return `body` as it is after a round trip through JSON."""
     plain: dict[str, Any] = json.loads(json.dumps(body, allow_nan=False, default=_as_json))
     return plain
 

@@ -1,7 +1,7 @@
-"""A file that holds a state: the old one or the new one, whenever the program is killed.
+"""A file that contains a state: the old one or the new one, even if the program is killed at any time.
 
-A state is written to a new file beside it, which is synchronised with the disk and then takes its place. A kill in the
-midst of that leaves the new one, ``.NAME.XXXXXXXX.tmp``.
+The state goes to a temporary file in the same folder. That file is synchronised with the disk and then replaces the
+old file. A kill during the write leaves the temporary file, ``.NAME.XXXXXXXX.tmp``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ...errors import StateError
 from ...signals import InterruptsHeld
 
 MAX_BYTES = 1 << 26
-"""Bytes of a file beyond which it is not looked at; only the state of a stream's own iterator can come near."""
+"""Maximum size of a file in bytes. Only the state of a stream's own iterator can come near it."""
 
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file, which holds either what it held or all of the new state, whatever happens meanwhile.
+    """Write a state to a file. At any time, the file has either its old content or the whole new state.
 
-    A link is followed. A file that is there keeps its permissions; a new one has those that the umask leaves.
+    Links are followed. An existing file keeps its permissions. A new file gets them from the umask.
 
     Raises:
-        OSError: it cannot be written, or what is there is no plain file; it is as it was.
-        StateError: it is larger than what :func:`read_state` reads; the file is as it was.
+        OSError: the file cannot be written, or the path is no plain file. The file is unchanged.
+        StateError: the state is larger than :func:`read_state` accepts. The file is unchanged.
     """
     text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
     if len(text) > MAX_BYTES:
@@ -42,11 +42,12 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to a file, which holds either what it held or all of the text, as :func:`write_state` says.
+    """Write `text` to a file as :func:`write_state` does: the file has either its old content or all of the text.
 
-    It is UTF-8; halves of surrogate pairs, which names of files may hold, are written as they are.
+    It is UTF-8. Lone surrogates, which file names may contain, are written unchanged.
     """
-    with InterruptsHeld():  # or what a signal's handler raises would leave a file behind, or pass for one that lacks
+    # An exception from a signal handler would leave the temporary file, or look like the error of a missing file.
+    with InterruptsHeld():
         _replace_text(os.path.realpath(path), text)
 
 
@@ -57,8 +58,8 @@ def _replace_text(target: str, text: str) -> None:
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(handle, "wb") as file:  # closed before it is renamed: what fails there leaves the old one
-            with unless_of_signal_handler(OSError):  # there is none yet, or its file system knows no permissions
+        with os.fdopen(handle, "wb") as file:  # closed before the rename: an error in close keeps the old file
+            with unless_of_signal_handler(OSError):  # no old file, or a file system without permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
             file.write(text.encode("utf-8", "surrogatepass"))
             file.flush()
@@ -68,7 +69,7 @@ def _replace_text(target: str, text: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
-    with unless_of_signal_handler(OSError):  # not every file system can make a new name last, nor every user
+    with unless_of_signal_handler(OSError):  # not every file system can sync a folder, nor every user
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
@@ -77,13 +78,13 @@ def _replace_text(target: str, text: str) -> None:
 
 
 def read_state(path: str | os.PathLike[str]) -> Any:
-    """Return the state that a file holds, as it stands there, unchecked.
+    """Return the state in a file, unchecked.
 
     Raises:
         OSError: the file cannot be read.
-        StateError: it holds no JSON, or is no regular file.
+        StateError: it contains no JSON, is too large, or is no regular file.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for one who writes
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
         raise StateError(f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; save to one")
     with open(path, "rb") as file:
         raw = file.read(MAX_BYTES + 1)
