@@ -27,12 +27,11 @@ from .. import batch as batches
 from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
-from ..data_source.epoch.opening import CLOSED, Epoch
+from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from ..errors import PoolClosed
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import PlannedBatch
@@ -185,18 +184,6 @@ class EpochRunner(PrefetchBuffer):
         return Job((self._make, (shared, planned.rows, planned.key, buffers), {}), how, planned)
 
     # -- the consumer ------------------------------------------------------------------------------------------
-
-    def __next__(self) -> Any:
-        with self._lock:
-            if self.closed and not self.at_end:
-                raise PoolClosed(CLOSED)
-            try:
-                return self._next()
-            except StopIteration:
-                raise
-            except BaseException:
-                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
-                raise
 
     def _next(self) -> Any:
         while True:

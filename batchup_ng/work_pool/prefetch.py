@@ -17,11 +17,11 @@ from ..batch_layout import finished
 from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
-from ..data_source.epoch.opening import CLOSED, Epoch, Runner
+from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
-from ..errors import ArgumentTypeError, PoolClosed
+from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey
 from .epoch_runner import ByteBound
@@ -134,18 +134,6 @@ class ProducerRunner(PrefetchBuffer):
 
     def describe(self, job: Job) -> str:
         return "a batch of the stream"
-
-    def __next__(self) -> Any:
-        with self._lock:
-            if self.closed and not self.at_end:
-                raise PoolClosed(CLOSED)
-            try:
-                return self._next()
-            except StopIteration:
-                raise
-            except BaseException:
-                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
-                raise
 
     def _next(self) -> Any:
         item, transport = self.taken()

@@ -82,6 +82,22 @@ class PrefetchBuffer(Runner):
     def used_up(self) -> bool:
         return self._ended and not self.closed
 
+    def __next__(self) -> Any:
+        with self._lock:
+            if self.closed and not self.at_end:
+                raise PoolClosed(CLOSED)
+            try:
+                return self._next()
+            except StopIteration:
+                raise
+            except BaseException:
+                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
+                raise
+
+    def _next(self) -> Any:
+        """Return the next item; the caller holds the lock."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def top_up(self) -> None:
