@@ -37,7 +37,7 @@ def train(folder, n_batches):
     digits = bu.ArrayDataSource([images, labels], include_indices=True).map(to_unit_range)
     with bu.WorkerThreadPool(1) as pool:
         # "auto" reads the rank and the world size that torchrun sets. All ranks get equally many samples: if the last
-        # ones cannot be shared evenly, some ranks get a sample twice, for which `real` is False.
+        # ones cannot be shared evenly, some ranks get a sample twice, with `real` False.
         options = {"shuffle": SEED, "shard": "auto", "pad_mask": True, "state": state}
         with pool.parallel_data_source(digits).batch_iterator(BATCH_SIZE, **options) as batches:
             for number, (rows, x, y, real) in enumerate(batches, start=1):

@@ -35,7 +35,7 @@ def train():
     times_seen, right = torch.zeros(EPOCHS, len(labels)), torch.zeros(())
     # A pool belongs to one process: each trainer has actors of its own, which Ray starts where there is some "data".
     # shard="auto" asks torch.distributed, which Ray Train has initialized. All ranks get equally many samples: if the
-    # last ones cannot be shared evenly, some ranks get a sample twice, for which `real` is False.
+    # last ones cannot be shared evenly, some ranks get a sample twice, with `real` False.
     options = {"shuffle": SEED, "shard": "auto", "pad_mask": True}
     pool = bu.WorkerRayPool(actors=ACTORS, resources={"data": 1})
     with pool, bu.Loader(digits, BATCH_SIZE, pool=pool, **options) as loader:
