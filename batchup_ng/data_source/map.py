@@ -51,6 +51,7 @@ class MapDataSource(SameOrder):
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.fn = fn
+        self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
         self.heeds_shuffle = self.rng is not None
         self.resizes = validation.true_or_false("resizes", resizes)
@@ -63,7 +64,7 @@ class MapDataSource(SameOrder):
         return self._apply(self._mapped, batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        if not hasattr(type(self.fn), "writing_to"):
+        if not self._writes:
             batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
             return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
         batch, own = own_parts(as_batch(self.source.read(rows, key.child(0), buffers.scratch)))
