@@ -26,7 +26,7 @@ from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, ca
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.progress import Progress, end
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, with_seed
+from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, without_blocks
 from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
@@ -122,10 +122,12 @@ class Loader:
         shard = shard if self.shard_given else None
         self._seed_drawn = draws_seed(shuffle)
         if self._seed_drawn:
-            if shard is not None:
+            own = isinstance(shuffle, np.random.Generator)
+            if shard is not None and not own:
                 why = f"shuffle={shuffle!r} draws a seed in each process"
                 raise ArgumentError(f"{why}; with shard= pass the same int to all")
-            shuffle = seed_draw(GLOBAL) if shuffle is True else (BLOCKS, seed_draw(GLOBAL))
+            seed = seed_draw(shuffle if own else GLOBAL)
+            shuffle = (BLOCKS, seed) if without_blocks(shuffle)[1] else seed
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
@@ -193,8 +195,8 @@ class Loader:
     def batches_per_epoch(self) -> int:
         """The number of batches of a whole epoch; raises the same errors as ``len``."""
         source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
-        if options.rng is not None:  # nothing may be drawn from it here
-            options = dataclasses.replace(options, rng=None)
+        if options.generator is not None:  # nothing may be drawn from it here
+            options = dataclasses.replace(options, generator=None, shuffled=True)
         has_plan = source.is_random_access
         n_batches = self._with_plan().plan_of(options).n_batches if has_plan else source.stream_count(options)
         if n_batches is None or n_batches == math.inf:
@@ -237,10 +239,10 @@ class Loader:
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
         behind = self._behind()
-        if not isinstance(behind, ParallelDataSource) or options.rng is not None:
+        if not isinstance(behind, ParallelDataSource) or options.generator is not None:
             raise ArgumentTypeError(
                 "batches of this loader can only be had in their order, for its source only streams or its order is "
-                "drawn from a generator; pass shuffle=<int>, or iterate"
+                "drawn from a RandomState; pass shuffle=<int>, or iterate"
             )
         with self._progress.lock:
             if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
@@ -290,7 +292,7 @@ class Loader:
         progress, iterator = self._progress, self._under_way()
         batches = progress.upcoming()[1] if iterator is None else iterator.state_dict()
         options = self._options_of(self.epoch)
-        if batches is None and isinstance(progress.source, PlannedDataSource) and options.rng is None:
+        if batches is None and isinstance(progress.source, PlannedDataSource) and options.generator is None:
             epoch = prepare(progress.source, options)
             batches = epoch.state(*epoch.accounting.counted(), None)
         return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
@@ -314,7 +316,7 @@ class Loader:
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
         if self._seed_drawn:
-            progress.options = {**before, "shuffle": (BLOCKS, drawn) if with_seed(before["shuffle"])[1] else drawn}
+            progress.options = {**before, "shuffle": (BLOCKS, drawn) if without_blocks(before["shuffle"])[1] else drawn}
         chosen = None
         try:
             if batches is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,8 +13,9 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import FRESH, BufferPool
 from ..randomness import BatchKey
-from ..sampling.plans.epoch import BatchesPlan, BatchPlan, DrawnPlan, SamplesPlan
-from ..sampling.plans.rows import ListedPlan
+from ..sampling.plans.drawn import ANY_ORDER, DrawnKey, listed_epoch
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, SamplesPlan
+from ..sampling.plans.rows import RowPlan
 from .blocks import nodes_in_blocks, proposed_blocks
 from .epoch.checkpoint import put_back
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
@@ -231,14 +231,17 @@ class PlannedDataSource(EpochSource):
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         if not self.is_random_access:
             raise self._no_random_access("plan")
+        options = options.opened()
         size, drop_last = options.batch_size, options.drop_last
-        if options.rng is not None:
-            return drawn_plan(self, options, options.rng, self.count(size, drop_last))
         blocks = None
         if options.blocks:
             pairs = nodes_in_blocks(self, options.chosen or proposed_blocks(self))
             blocks = {id(node): pair for node, pair in pairs}
-        rows = self.row_plan(size, options.order_key(blocks), drop_last)
+        key = options.order_key(blocks)
+        if isinstance(key, DrawnKey):
+            rows: RowPlan = listed_epoch(self.row_plan, size, key, drop_last, self.num_samples())
+        else:
+            rows = self.row_plan(size, key, drop_last)
         kind = BatchesPlan if rows.n_samples is None else SamplesPlan
         return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
@@ -277,24 +280,9 @@ class PlannedDataSource(EpochSource):
             yield self.read(planned.rows, planned.key._replace(path=path), buffers)
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        return self.count(options.batch_size, options.drop_last) if self.is_random_access else None
-
-
-def drawn_plan(source: SourceNode, options: EpochOptions, rng: Any, n_batches: float | None) -> BatchPlan:
-    """Return the plan of an epoch that draws its order from `rng` batch by batch. If `rng` is None, it is in order.
-
-    If `n_batches` is None, the plan counts its batches by drawing from a copy of `rng`.
-    """
-    size, drop_last = options.batch_size, options.drop_last
-    again = rng if n_batches is not None or rng is None else copy.deepcopy(rng)
-
-    def count() -> int:
-        if source.num_samples() is None:
-            raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
-        return sum(1 for _ in source.drawn_rows(size, again, drop_last))
-
-    rows = ListedPlan(source.drawn_rows(size, rng, drop_last), n_batches, count)
-    return DrawnPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
+        if not self.is_random_access:
+            return None
+        return self.row_plan(options.batch_size, ANY_ORDER, options.drop_last).n_in_any_order
 
 
 def whole_stream(source: SourceNode, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:

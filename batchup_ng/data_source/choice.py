@@ -14,7 +14,8 @@ from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
-from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
+from ..sampling.plans.drawn import DrawnKey
+from ..sampling.plans.rows import ChoiceBatch, ListedPlan, RowPlan, read_only, walked
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .epoch_options import EpochOptions, taken_by
@@ -78,26 +79,25 @@ class ChoiceDataSource(PlannedDataSource):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         each = enumerate(self.datasets)
         parts = tuple([one.row_plan(batch_size, key and key.child(i), drop_last) for i, one in each])
+        if isinstance(key, DrawnKey):
+            return self._drawn(parts, key.rng)
         kind = StratifiedPlan if self._spread([part.n_batches for part in parts]) else RoundRobinPlan
         return kind(parts, key)
 
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        parts = [source.drawn_rows(batch_size, rng, drop_last) for source in self.datasets]
-        turns = self._turns([source.count(batch_size, drop_last) for source in self.datasets], rng)
-        for i, rows in _in_turn(parts, turns):
-            yield ChoiceBatch(rows, i)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        counts = [source.count(batch_size, drop_last) for source in self.datasets]
-        if self._spread(counts):
-            return sum(n for n in counts if n is not None)
-        return math.inf if all(n == math.inf for n in counts) else None
+    def _drawn(self, parts: Sequence[RowPlan], rng: Any) -> RowPlan:
+        """Return the rows of each batch, with the turns of the sources drawn from `rng` as BatchUp drew them."""
+        counts = [part.n_in_any_order for part in parts]
+        turns = _in_turn([walked(part) for part in parts], self._turns(counts, rng))
+        endless = all(n == math.inf for n in counts)
+        known = sum(n for n in counts if n is not None) if self._spread(counts) or endless else None
+        return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
         counts = [n if n in (None, math.inf) else num_batches(n, options.batch_size) for n in samples]
-        for _, batch in _in_turn(parts, self._turns(counts, options.drawing_rng())):
+        key = options.order_key()
+        for _, batch in _in_turn(parts, self._turns(counts, key and key.random_state("rng"))):
             yield batch
 
     def _turns(self, counts: list[Any], rng: Any) -> Iterator[int]:

@@ -13,9 +13,9 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.base import planned_rows
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
-from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, trim_rows, whole_samples
+from ..sampling.plans.drawn import DrawnKey
+from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .hooks import any_node, joined_names
@@ -128,26 +128,13 @@ class CompositeDataSource(PlannedDataSource):
         return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
+        if isinstance(key, DrawnKey) and max(self._sizes) > 1:
+            key = key.seeded()  # groups are cut from one sequence of samples
         parts = []
         for i, (source, size) in enumerate(zip(self.datasets, self._sizes, strict=True)):
             own = source.row_plan(batch_size * size, key and key.child(i), drop_last and size == 1)
             parts.append(groups_plan(own, size, batch_size, drop_last))
         return side_by_side(parts, self.trim, batch_size, drop_last)
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        if max(self._sizes) > 1:
-            return planned_rows(self, batch_size, rng, drop_last)
-        parts = [source.drawn_rows(batch_size, rng, drop_last) for source in self.datasets]
-        return map(trim_rows, zip(*parts, strict=False)) if self.trim else zip(*parts, strict=False)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        def of_part(source: AbstractDataSource, size: int) -> float | None:
-            if size == 1:
-                return source.count(batch_size, drop_last)
-            n = source.num_samples()
-            return None if n is None else count_batches(count_batches(n, size, True), batch_size, drop_last)
-
-        return _least(map(of_part, self.datasets, self._sizes))
 
     def rows_at(self, positions: np.ndarray) -> Any:
         if any(source.num_samples() == math.inf for source in self.datasets) or not self.trim:

@@ -13,6 +13,7 @@ from .. import validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
 from ..randomness import OrderKey, numpy_rng
+from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
@@ -44,9 +45,9 @@ class EpochOptions:
 
     batch_size: int
     shuffle: Any  # as the user gave it
-    rng: Any  # generator that the order is drawn from, or None
+    generator: Any  # the order is drawn from it, or the seed when the epoch opens; None if it is not used
     blocks: bool  # whether storage influences the order
-    shuffled: bool  # whether the order is a function of the seed; if False and `rng` is None, it is in order
+    shuffled: bool  # whether the order is a function of the seed; if False and `generator` is None, it is in order
     seed: int  # of the order, or of the maps' randomness if the order has no seed
     epoch: int
     numbered: bool  # whether the user gave the number of the epoch
@@ -65,14 +66,18 @@ class EpochOptions:
         """Return the options for child `number`, which has its own order."""
         return dataclasses.replace(self, place=(*self.place, number))
 
+    def opened(self, seed: int | None = None) -> EpochOptions:
+        """Return the options of an epoch that opens. If `shuffle` says so, draw its seed, or take `seed` of a state."""
+        if not draws_seed(self.shuffle) or self.generator is None:
+            return self
+        seed = numpy_rng.seed_draw(self.generator) if seed is None else seed
+        return dataclasses.replace(self, generator=None, shuffled=True, seed=seed)
+
     def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
         """Return the key of the order at this node, or None if it is in order."""
+        if self.generator is not None:
+            return DrawnKey(rng=self.generator)
         return OrderKey(self.seed, self.epoch, self.place, blocks) if self.shuffled else None
-
-    def drawing_rng(self) -> Any:
-        """Return the generator for a node that can only draw its order, or None if it is in order."""
-        key = self.order_key()
-        return self.rng if key is None else key.random_state("rng")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -122,10 +127,10 @@ def epoch_options(
         ArgumentTypeError: an option is of a wrong kind.
     """
     number = validation.not_negative("epoch", epoch)
-    seeded, blocks = with_seed(shuffle)
-    rng, shuffled, seed = _order(seeded)
+    seed, blocks = without_blocks(shuffle)
+    generator, shuffled, seed = _order(seed)
     part = shard_of(shard, uneven, pad_mask)
-    if part.world > 1 and (rng is numpy_rng.GLOBAL or draws_seed(shuffle)):
+    if part.world > 1 and generator is numpy_rng.GLOBAL:
         raise ArgumentError(
             f"shuffle is {shuffle!r}, which draws from NumPy's global state, of which each of the processes that share "
             f"the epoch has its own; pass the same int to all of them, or ('blocks', int)"
@@ -133,7 +138,7 @@ def epoch_options(
     return EpochOptions(
         batch_size=validation.positive_int("batch_size", batch_size),
         shuffle=shuffle,
-        rng=rng,
+        generator=generator,
         blocks=blocks,
         shuffled=shuffled,
         seed=seed,
@@ -147,21 +152,22 @@ def epoch_options(
 
 
 def draws_seed(shuffle: Any) -> bool:
-    """Return whether `shuffle` takes its seed from NumPy's global state."""
-    return shuffle is True or (isinstance(shuffle, str) and shuffle == BLOCKS)
+    """Return whether an epoch with this `shuffle` draws a seed when it opens."""
+    own = isinstance(shuffle, (bool, np.bool_)) and bool(shuffle)
+    return own or isinstance(shuffle, np.random.Generator) or (isinstance(shuffle, str) and shuffle == BLOCKS)
 
 
-def with_seed(shuffle: Any) -> tuple[Any, bool]:
-    """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed."""
+def without_blocks(shuffle: Any) -> tuple[Any, bool]:
+    """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed, as True does."""
     if isinstance(shuffle, str) and shuffle == BLOCKS:
-        return numpy_rng.seed_draw(numpy_rng.GLOBAL), True
+        return True, True
     if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == BLOCKS:
         return validation.not_negative("shuffle[1], a seed,", shuffle[1]), True
     return shuffle, False
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:
-    """Return the generator for `shuffle`, whether the order is a function of a seed, and the seed."""
+    """Return the generator for `shuffle`, whether the order is a function of a known seed, and the seed."""
     if isinstance(shuffle, np.bool_):
         shuffle = bool(shuffle)
     if shuffle is None or shuffle is False:

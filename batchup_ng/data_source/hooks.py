@@ -87,20 +87,9 @@ class PlansRows(BatchupMethods):
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         """Return the rows of each batch in the order of `key`. None is in order."""
-        rng = None if key is None else key.random_state("listed")
-        n_batches = math.inf if self.num_samples() == math.inf else None
-        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        """Yield the rows of batch after batch, drawn from `rng` one by one. None is in order."""
-        for rows in self.batch_indices_iterator(batch_size, shuffle=rng):
-            if not drop_last or batches.length(rows) >= batch_size:
-                yield rows
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch in any order, or None if it depends on the order."""
         n = self.num_samples()
-        return None if n is None else count_batches(n, batch_size, drop_last)
+        said = None if n is None else count_batches(n, batch_size, drop_last)
+        return listed_plan(self, batch_size, key and key.random_state("listed"), drop_last, said)
 
     def rows_at(self, positions: np.ndarray) -> Any:
         """Return the rows at `positions`, ``(n,) int``, of the unshuffled epoch.
@@ -136,6 +125,20 @@ class PlansRows(BatchupMethods):
     def permutes_rows(self) -> bool:
         """Return whether a shuffled epoch is a permutation of the unshuffled epoch."""
         return False
+
+
+def listed_plan(source: BatchupMethods, batch_size: int, rng: Any, drop_last: bool, said: float | None) -> ListedPlan:
+    """Return the rows that ``batch_indices_iterator`` of a source lists, in order or drawn from `rng`.
+
+    `said` is the number of batches, if the source says it.
+    """
+
+    def listed() -> Iterator[Any]:
+        for rows in source.batch_indices_iterator(batch_size, shuffle=rng):
+            if not drop_last or batches.length(rows) >= batch_size:
+                yield rows
+
+    return ListedPlan(listed(), said)
 
 
 class Streams(BatchupMethods):

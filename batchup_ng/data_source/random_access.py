@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
-from .hooks import SourceNode
+from .hooks import listed_plan
 
 PART_BLOCKS = 4
 """Number of storage blocks that one block spans if a source has only part of the rows. It begins and ends within
@@ -94,7 +95,8 @@ class RandomAccessDataSource(PlannedDataSource):
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if self._lists_rows_itself():
-            return SourceNode.row_plan(self, batch_size, key, drop_last)
+            endless = math.inf if self.num_samples() == math.inf else None
+            return listed_plan(self, batch_size, key and key.random_state("listed"), drop_last, endless)
         chosen = None if key is None or key.blocks is None else key.blocks.get(id(self))
         sampler = self.sampler if chosen is None else self._in_blocks(*chosen)
         return sampler.row_plan(batch_size, key, drop_last)
@@ -120,14 +122,6 @@ class RandomAccessDataSource(PlannedDataSource):
         made = BlockShuffleSampler(sampler.length, block, window, sampler.repeats)
         made.indices = sampler.indices
         return made
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        if self._lists_rows_itself():
-            return SourceNode.drawn_rows(self, batch_size, rng, drop_last)
-        return self.sampler.drawn_rows(batch_size, rng, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        return None if self._lists_rows_itself() else self.sampler.count(batch_size, drop_last)
 
     def permutes_rows(self) -> bool:
         whole = isinstance(self.sampler, StandardSampler) and self.sampler.repeats == 1

@@ -11,7 +11,8 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
-from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples
+from ..sampling.plans.drawn import ANY_ORDER, DrawnKey
+from ..sampling.plans.rows import ListedPlan, RoundsPlan, RowPlan, first_rows, first_samples, walked
 from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .wrapped import Wrapped
@@ -32,14 +33,11 @@ class TakeDataSource(Wrapped):
         return None if n is None else min(n, self.n)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        return first_samples(self.source.row_plan(batch_size, key, drop_last), batch_size, self.n, drop_last)
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        return _first(self.source.drawn_rows(batch_size, rng, drop_last), self.n, first_rows, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        plan = self.source.row_plan(batch_size, OrderKey(0, 0), drop_last)
-        return None if plan.n_samples is None else first_samples(plan, batch_size, self.n, drop_last).n_batches
+        part = self.source.row_plan(batch_size, key, drop_last)
+        if isinstance(key, DrawnKey):
+            n_batches = self.row_plan(batch_size, ANY_ORDER, drop_last).n_in_any_order
+            return ListedPlan(_first(walked(part), self.n, first_rows, drop_last), n_batches)
+        return first_samples(part, batch_size, self.n, drop_last)
 
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)
@@ -81,23 +79,14 @@ class RoundsDataSource(Wrapped):
         def plan_of(which: int) -> RowPlan:
             return self.source.row_plan(batch_size, None if key is None else key.child(which), drop_last)
 
+        if isinstance(key, DrawnKey):
+            n_batches = self.row_plan(batch_size, ANY_ORDER, drop_last).n_in_any_order
+            return ListedPlan(_until_empty(walked(plan_of(which)) for which in self._rounds()), n_batches)
         first = plan_of(0)
-        endless = first.n_batches == math.inf
-        return first if endless else RoundsPlan(plan_of, self.times, self.source.count(batch_size, drop_last))
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        return _until_empty(iter(self.source.drawn_rows(batch_size, rng, drop_last)) for _ in self._rounds())
+        return first if first.n_batches == math.inf else RoundsPlan(plan_of, self.times, first.n_in_any_order)
 
     def _rounds(self) -> Iterator[int]:
         return itertools.count() if self.times == -1 else iter(range(self.times))
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        n = self.source.count(batch_size, drop_last)
-        if n == 0:
-            return 0
-        if self.times == -1:
-            return math.inf
-        return None if n is None else n * self.times
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         return _until_empty(iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds())

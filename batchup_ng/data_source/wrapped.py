@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ..memory_pool import Buffers
@@ -52,12 +51,6 @@ class SameOrder(Wrapped):
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
-        return self.source.drawn_rows(batch_size, rng, drop_last)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        return self.source.count(batch_size, drop_last)
 
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)

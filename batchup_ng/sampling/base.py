@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..randomness.numpy_rng import seed_draw
-from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches
+from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches, walked
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
@@ -107,39 +106,27 @@ class AbstractSampler:
         """Return an iterator of the rows of each batch, in an order drawn from `shuffle_rng` as it goes."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        """Return an iterator of the rows of each batch of an epoch drawn from `rng`; None means in order."""
-        if rng is None:
-            drawn = self.in_order_indices_batch_iterator(batch_size)
-        else:
-            drawn = self.shuffled_indices_batch_iterator(batch_size, rng)
-        return (rows for rows in drawn if len(rows) >= batch_size) if drop_last else drawn
-
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         """Return the rows of each batch of the epoch that `key` names; None means in order.
 
         Args:
             batch_size: The most samples that a batch may have.
-            key: Seed and epoch.
+            key: Seed and epoch, or a generator.
             drop_last: Whether to leave out a last batch that is not whole.
         """
-        rng = None if key is None else key.random_state("listed")
-        n_batches = math.inf if self.num_indices_generated() == math.inf else None
-        return ListedPlan(self.drawn_rows(batch_size, rng, drop_last), n_batches)
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of an epoch in any order; None if it depends on the order."""
+        if key is None:
+            drawn = self.in_order_indices_batch_iterator(batch_size)
+        else:
+            drawn = self.shuffled_indices_batch_iterator(batch_size, key.random_state("listed"))
+        if drop_last:
+            drawn = (rows for rows in drawn if len(rows) >= batch_size)
         n = self.num_indices_generated()
-        return None if n is None else count_batches(n, batch_size, drop_last)
+        return ListedPlan(drawn, None if n is None else count_batches(n, batch_size, drop_last))
 
 
 def planned_rows(node: Any, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
     """Yield the rows of each batch of a sampler's or source's ``row_plan``; its seed is drawn once from `rng`."""
-    plan = node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last)
-    number = 0
-    while number < plan.n_batches:
-        yield plan.rows(number)
-        number += 1
+    yield from walked(node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last))
 
 
 class PlannedSampler(AbstractSampler):
@@ -194,17 +181,11 @@ class RandomAccessSampler(PlannedSampler):
 class BatchSampler(PlannedSampler):
     """A sampler that decides which rows share a batch.
 
-    A subclass of your own defines ``row_plan``, ``num_indices_generated``, a ``fingerprint`` with its options, and
-    ``count`` if epochs may differ in it. Its plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an
-    epoch is shared out among ranks, and resumed, batch by batch, with the same batch size.
+    A subclass of your own defines ``row_plan``, ``num_indices_generated``, and a ``fingerprint`` with its options. Its
+    plan derives from :class:`~batchup_ng.sampling.plans.rows.RowPlan`: an epoch is shared out among ranks, and resumed,
+    batch by batch, with the same batch size. If epochs may differ in the number of batches, ``n_in_any_order`` of the
+    plan is None.
     """
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         raise NotImplementedError(f"Abstract for type {type(self)}")
-
-    def count(self, batch_size: int, drop_last: bool) -> float | None:
-        """Return the number of batches of the epoch in order; override it if other orders may have another number."""
-        return self.row_plan(batch_size, None, drop_last).n_batches
-
-    def drawn_rows(self, batch_size: int, rng: Any, drop_last: bool) -> Iterator[np.ndarray]:
-        return planned_rows(self, batch_size, rng, drop_last)

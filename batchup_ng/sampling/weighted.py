@@ -11,7 +11,8 @@ from .. import validation
 from ..errors import ArgumentError, InOrderNotSupported
 from ..randomness import OrderKey, unit_floats, words_at
 from ..randomness.numpy_rng import uniform_draws
-from .base import RandomAccessSampler, array_fingerprint, whole_numbers
+from .base import AbstractSampler, RandomAccessSampler, array_fingerprint, whole_numbers
+from .plans.drawn import DrawnKey
 from .plans.even_interleave import latest
 from .plans.rows import RowPlan
 from .standard import check_row_numbers, row_numbers
@@ -76,6 +77,8 @@ class WeightedSampler(RandomAccessSampler):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if key is None:
             self.rows_at(np.arange(0), None)  # raises
+        if isinstance(key, DrawnKey) and self.replacement:
+            return AbstractSampler.row_plan(self, batch_size, key, drop_last)
         return super().row_plan(batch_size, key, drop_last)
 
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:

@@ -156,7 +156,8 @@ class BatchSamplerContract(KeyedContract):
         for key in (None, KEY):
             for drop_last in (True, False):
                 plan = self.make().row_plan(batch_size, key, drop_last)
-                assert plan.n_batches == self.make().count(batch_size, drop_last)
+                counted = self.make().row_plan(batch_size, OrderKey(8, 3), drop_last).n_in_any_order
+                assert counted in (None, plan.n_batches)
                 epoch = np.concatenate([np.arange(0), *[plan.rows(number) for number in range(int(plan.n_batches))]])
                 assert len(np.unique(epoch)) == len(epoch) <= total
             assert len(epoch) == total

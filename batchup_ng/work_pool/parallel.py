@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..data_source.base import AbstractDataSource, EpochSource, PlannedDataSource, drawn_plan
+from ..data_source.base import AbstractDataSource, EpochSource, PlannedDataSource
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import SourceNode, any_node, samples_in_words
+from ..data_source.hooks import SourceNode, any_node, listed_plan, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
 from ..data_source.map import ConsumerMaps, MapDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
-from ..sampling.plans.epoch import BatchPlan, PlannedBatch
+from ..randomness import OrderKey
+from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
+from ..sampling.plans.rows import ListedPlan
 from .epoch_runner import ByteBound, EpochRunner, Making
 from .task import Pool
 
@@ -130,9 +133,16 @@ class ParallelDataSource(WithConsumerMaps):
         source = self._source
         if isinstance(source, PlannedDataSource):
             return source.plan_of(options)
-        # A source with only BatchUp's methods lists its rows on the way, maybe another number in another order.
-        n_batches = math.inf if source.num_samples() == math.inf else None
-        return drawn_plan(source, options, options.drawing_rng(), n_batches)
+        options = options.opened()
+        size, drop_last = options.batch_size, options.drop_last
+
+        def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
+            # A source with only BatchUp's methods may list another number of rows in another order.
+            endless = math.inf if source.num_samples() == math.inf else None
+            return listed_plan(source, size, key and key.random_state("rng"), drop_last, endless)
+
+        rows = listed_epoch(row_plan, size, options.order_key(), drop_last, source.num_samples())
+        return BatchesPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
     def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
@@ -143,4 +153,4 @@ class ParallelDataSource(WithConsumerMaps):
         return EpochRunner(epoch, self._making, maps, path, before)
 
     def stream_count(self, options: EpochOptions) -> float | None:
-        return self._source.count(options.batch_size, options.drop_last)
+        return self._source.row_plan(options.batch_size, ANY_ORDER, options.drop_last).n_in_any_order

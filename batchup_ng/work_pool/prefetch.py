@@ -57,7 +57,7 @@ class PrefetchDataSource(WithConsumerMaps):
             put_back(owner, epoch.saved)
         state = inner_state(owner, options)
         # A generator with a state stays in this process, otherwise each epoch would draw from a copy of the same state.
-        producer = self._pool.producer(self._source, stays=options.rng is not None)
+        producer = self._pool.producer(self._source, stays=options.generator is not None)
         try:
             place = path + (0,) * len(self._maps)
             behind_pool = any_node(self._source, "of_pool")

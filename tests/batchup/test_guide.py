@@ -46,10 +46,20 @@ def test_shuffled_batches_cover_the_data_once(train_x: Array, train_y: Array) ->
     assert lengths == [64, 64, 64, 8]
 
 
-def test_shuffle_true_draws_from_numpy_itself(train_x: Array, train_y: Array) -> None:
+def test_shuffle_true_draws_a_seed_from_numpy_itself(train_x: Array, train_y: Array) -> None:
+    ds = data_source.ArrayDataSource([np.arange(200), train_y])
+    orders = []
+    for _ in range(2):
+        np.random.seed(7)
+        orders.append(np.concatenate([rows for rows, _ in ds.batch_iterator(batch_size=64, shuffle=True)]).tolist())
+    assert orders[0] == orders[1] != list(range(200))
+    assert sorted(orders[0]) == list(range(200))
+
+
+def test_numpys_own_functions_are_a_generator(train_x: Array, train_y: Array) -> None:
     ds = data_source.ArrayDataSource([train_x, train_y])
     np.random.seed(7)
-    seen = np.concatenate([batch_y for _, batch_y in ds.batch_iterator(batch_size=64, shuffle=True)])
+    seen = np.concatenate([batch_y for _, batch_y in ds.batch_iterator(batch_size=64, shuffle=np.random)])
     np.random.seed(7)
     np.testing.assert_array_equal(seen, train_y[np.random.permutation(200)])
 

@@ -307,6 +307,11 @@ def test_the_word_alone_draws_a_seed() -> None:
     assert first != second
     np.random.seed(1)
     assert epoch(source, "blocks") == first
+    batches = source.batch_iterator(7, shuffle="blocks")
+    next(batches)
+    state = batches.state_dict()
+    resumed = source.batch_iterator(7, shuffle="blocks", state=state)
+    assert [x.tolist() for (x,) in resumed] == [x.tolist() for (x,) in batches]
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")

@@ -9,6 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.randomness.numpy_rng import seed_draw
 from tests.data_source.source_helpers import A, draws, flat, ids, uniform
 
 
@@ -24,11 +25,12 @@ def test_the_order_of_a_seed_does_not_depend_on_the_batch_size() -> None:
     assert flat(ids(source, 7, shuffle=3)) == flat(ids(source, 4097, shuffle=3))
 
 
-def test_true_draws_from_the_global_state_of_numpy() -> None:
+def test_true_draws_a_seed_from_the_global_state_of_numpy() -> None:
     np.random.seed(9)
-    ours = flat(ids(bu.ArrayDataSource([A]), shuffle=True))
+    ours = [flat(ids(bu.ArrayDataSource([A]), shuffle=True)) for _ in range(2)]
     np.random.seed(9)
-    assert ours == np.random.permutation(10).tolist()
+    assert ours == [flat(ids(bu.ArrayDataSource([A]), shuffle=seed_draw(np.random.mtrand._rand))) for _ in range(2)]
+    assert ours[0] != ours[1]
     assert ids(bu.ArrayDataSource([A]), 10, shuffle=False) == [A.tolist()]
 
 

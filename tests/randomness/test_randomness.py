@@ -207,8 +207,8 @@ def test_views_of_samples_draw_for_themselves(planned: int, n: int) -> None:
 def test_orders_of_batchups_kind_are_told_apart_by_more_than_32_bits() -> None:
     """The epochs are two of which the words, cut to 32 bits, agree."""
     one, other = epoch_options(4, 0, epoch=24_954), epoch_options(4, 0, epoch=51_697)
-    assert one.drawing_rng().randint(1 << 62) != other.drawing_rng().randint(1 << 62)
-    assert one.drawing_rng().randint(1 << 62) == one.drawing_rng().randint(1 << 62)
+    drawn = [options.order_key().random_state("rng").randint(1 << 62) for options in (one, other, one)]
+    assert drawn[0] == drawn[2] != drawn[1]
     source = Listing([np.arange(50)])
     orders = [list(source.batch_indices_of(epoch)) for epoch in (17_772, 77_331, 17_772)]
     assert orders[0] != orders[1]

@@ -38,7 +38,7 @@ def refusals() -> dict[str, tuple[Any, dict[str, Any]]]:
         "of another source": (bu.subset(source, np.arange(50)), {}),
         "is of shuffle=7, and this epoch of shuffle=8": (source, {"shuffle": 8}),
         "order is by 'seed', and this one's is by 'in order'": (source, {"shuffle": None}),
-        r"drawn from a generator .*; pass an int seed as shuffle=": (source, {"shuffle": np.random.RandomState(3)}),
+        r"drawn from a RandomState, .*; pass an int seed as shuffle=": (source, {"shuffle": np.random.RandomState(3)}),
         "is of epoch 2, and epoch=3 was asked for": (source, {"epoch": 3}),
     }
 

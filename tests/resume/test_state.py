@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.data_source.epoch.state import from_state
 from batchup_ng.errors import StateError
+from batchup_ng.testing.sources import assert_same_batches
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
 
@@ -67,11 +69,49 @@ def test_batches_of_a_choice_are_counted_whatever_their_size() -> None:
     assert not list(source.batch_iterator((1 << 63) - 1, shuffle=7, state=iterator.state_dict()))
 
 
-@pytest.mark.parametrize(
-    "shuffle", [True, np.random.RandomState(3), np.random.default_rng(3)], ids=["True", "RandomState", "Generator"]
-)
-def test_an_order_that_is_drawn_from_a_generator_has_no_state(shuffle: Any) -> None:
-    says = r"drawn from a generator .*, so that it cannot be saved or resumed; pass an int seed as shuffle="
+def global_state() -> list[Any]:
+    return [np.asarray(part).tolist() for part in np.random.get_state()]
+
+
+@pytest.mark.parametrize("shuffle", [True, np.True_, np.random.default_rng(3)], ids=["True", "np.True_", "Generator"])
+@pytest.mark.parametrize("kind", ["serial", "threads"])
+def test_an_order_whose_seed_was_drawn_goes_on_from_its_state_and_draws_nothing(shuffle: Any, kind: str) -> None:
+    orders = []
+    with bu.WorkerThreadPool(1) as pool:
+        source = SOURCE if kind == "serial" else pool.parallel_data_source(SOURCE)
+        for _ in range(2):
+            epoch = source.batch_iterator(10, shuffle=shuffle)
+            next(epoch)
+            state = json.loads(json.dumps(epoch.state_dict()))
+            rest = list(epoch)
+            before = global_state(), pickle.dumps(shuffle)
+            assert_same_batches(list(source.batch_iterator(10, shuffle=shuffle, state=state)), rest)
+            for resumed in source.epochs(1, 10, shuffle=shuffle, state=state):
+                assert_same_batches(list(resumed), rest)
+            assert (global_state(), pickle.dumps(shuffle)) == before
+            another = source.batch_iterator(10, shuffle=shuffle)
+            another.load_state_dict(state)
+            assert_same_batches(list(another), rest)
+            assert_same_batches(list(source.batch_iterator(10, shuffle=state["seed"], state=state)), rest)
+            orders.append([batch[0].tolist() for batch in rest])
+    assert orders[0] != orders[1]
+
+
+def test_the_epochs_of_a_drawn_seed_have_orders_of_their_own_and_are_made_ahead() -> None:
+    np.random.seed(4)
+    orders = [[batch[0].tolist() for batch in epoch] for epoch in SOURCE.epochs(3, 10, shuffle=True)]
+    after = np.random.random_sample()
+    assert len({str(order) for order in orders}) == 3
+    np.random.seed(4)
+    np.random.random_sample()
+    assert after == np.random.random_sample()  # one seed for all of them
+    np.random.seed(4)
+    assert [[batch[0].tolist() for batch in epoch] for epoch in SOURCE.epochs(3, 10, shuffle=True)] == orders
+
+
+def test_an_order_that_is_drawn_from_a_random_state_has_no_state() -> None:
+    shuffle = np.random.RandomState(3)
+    says = r"drawn from a RandomState, .*, so that it cannot be saved or resumed; pass an int seed as shuffle="
     state = state_after(1)
     with bu.WorkerThreadPool(1) as pool:
         for source in (SOURCE, pool.parallel_data_source(SOURCE)):

@@ -226,14 +226,14 @@ def test_a_large_state_comes_back_from_its_file_or_is_not_written(
 
 
 def test_an_iterator_that_has_no_state_just_now_has_its_epoch_all_the_same(pool: Any) -> None:
-    """The states of our own iterators are such: a generator's order has none."""
+    """The states of our own iterators are such: an order drawn from a RandomState has none."""
     source = bu.ArrayDataSource([np.arange(40)])
     whole = list(source.batch_iterator(15, shuffle=np.random.RandomState(1)))
     inner = source.batch_iterator(15, shuffle=np.random.RandomState(1))
     with over(bu.IteratorDataSource(inner), pool).batch_iterator(5) as iterator:
         done = [next(iterator)]
         for _ in range(2):
-            with pytest.raises(StateError, match="drawn from a generator"):
+            with pytest.raises(StateError, match="drawn from a RandomState"):
                 iterator.state_dict()
         assert_same_batches(done + list(iterator), whole)
 

@@ -190,4 +190,4 @@ def test_rows_of_one_number_are_those_of_the_data() -> None:
 def test_no_rows_give_no_batches() -> None:
     for sampler in (BucketSampler([]), BucketSampler([3, 4], indices=[], max_tokens=2)):
         assert epoch(sampler, 4) == epoch(sampler, 4, None) == []
-        assert sampler.count(4, False) == 0
+        assert sampler.row_plan(4, None, False).n_in_any_order == 0

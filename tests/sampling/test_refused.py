@@ -67,7 +67,6 @@ RNG = np.random.RandomState(1)
             "sampler is for data of 2 rows, but there are 3",
         ),
         (lambda: BatchSampler().row_plan(3, None, False), NotImplementedError, "Abstract for type"),
-        (lambda: BatchSampler().count(3, False), NotImplementedError, "Abstract for type"),
         (lambda: StridedSampler(-1), ArgumentError, "length must not be negative, and is -1"),
         (lambda: StridedSampler(5, stride=0), ArgumentError, "stride must not be 0"),
         (lambda: StridedSampler(5, stride=1.5), ArgumentTypeError, "stride must be a whole number"),  # type: ignore[arg-type]

@@ -27,11 +27,11 @@ MAX_TOLD = 200
 
 
 def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
-    """Return the kind of order of an epoch, in words. Refuse an order that is drawn from a generator."""
-    if options.rng is not None:
+    """Return the kind of order of an epoch, in words. Refuse an order that is drawn from a ``RandomState``."""
+    if options.generator is not None:
         raise StateError(
-            "the order of this epoch is drawn from a generator (shuffle=True, a RandomState or a Generator), which "
-            "others may draw from too, so that it cannot be saved or resumed; pass an int seed as shuffle="
+            "the order of this epoch is drawn from a RandomState, which others may draw from too, so that it cannot be "
+            "saved or resumed; pass an int seed as shuffle=, or True"
         )
     if options.blocks:
         return order_by(options.chosen or proposed_blocks(source))
@@ -117,7 +117,7 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
     if options.blocks:
         raise ArgumentError("shuffle='blocks' chooses which rows are read together, and this source only streams")
-    if (options.shuffled or options.rng is not None) and not any_node(source, "heeds_shuffle"):
+    if (options.shuffled or options.generator is not None) and not any_node(source, "heeds_shuffle"):
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="

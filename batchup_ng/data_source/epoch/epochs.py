@@ -45,7 +45,7 @@ class Epochs(Iterator[BatchIterator]):
         self._current: weakref.ref[BatchIterator] | None = None
         self._ahead: BatchIterator | None = None
         # Others may draw from a generator too, so an epoch draws from it only when it is requested, as in a plain loop.
-        self._may_begin_ahead = options.rng is None
+        self._may_begin_ahead = options.generator is None
 
     def __next__(self) -> BatchIterator:
         if self._current is not None and (current := self._current()) is not None:
@@ -62,7 +62,7 @@ class Epochs(Iterator[BatchIterator]):
             ahead.start_seconds = time.perf_counter() - began
         self._current = weakref.ref(ahead)
         try:
-            self._may_begin_ahead = self._options.rng is None
+            self._may_begin_ahead = self._options.generator is None
             self._number, self._ahead, self._state = number + 1, None, None
             return ahead
         except BaseException:  # from a signal handler: the next call returns the same epoch
@@ -217,7 +217,7 @@ class MakesEpochs(OpensEpochs):
         began = time.perf_counter()
         options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
         opened = prepare(self, options, state)
-        if state is None and not options.numbered and options.rng is None:
+        if state is None and not options.numbered and options.generator is None:
             warn_of_repeats(self._noted_source(), opened)
         iterator = BatchIterator(opened, self.start(opened))
         iterator.start_seconds = time.perf_counter() - began
@@ -265,6 +265,8 @@ class MakesEpochs(OpensEpochs):
         1 [[0, 1], [2]]
         """
         options = epoch_options(batch_size, shuffle, start, drop_last, shard, uneven, pad_mask, on_error, own)
+        if self.has_plan:  # one seed for all epochs
+            options = options.opened(None if state is None else from_state(state).seed)
         end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
         first = options.epoch if state is None else from_state(state).epoch
         if state is not None and not options.epoch <= first < end:

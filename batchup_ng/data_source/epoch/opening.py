@@ -20,7 +20,7 @@ from ..epoch_options import EpochOptions
 from ..hooks import SourceNode
 from .accounting import Accounting
 from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
-from .state import CANNOT, SavedEpoch, as_state
+from .state import CANNOT, SavedEpoch, as_state, from_state
 
 CLOSED = "this iterator was closed while a batch was waited for"
 """Text of the error of a runner that is closed before the end of its epoch."""
@@ -186,13 +186,15 @@ def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoc
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     stream = not source.has_plan
+    options, saved, plan = asked, None, None
     if stream:
         check_stream(source, asked)
-    options, saved, plan = asked, None, None
+    else:
+        options = asked.opened(None if state is None else from_state(state).seed)
     if state is not None:
         if stream and (source.checkpointable() is None or asked.drop_last):
             raise StateError(CANNOT)
-        options, saved = resumed(source, asked, state, stream)
+        options, saved = resumed(source, options, state, stream)
     if stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:

@@ -27,6 +27,11 @@ class RoundRobinPlan(RowPlan):
             last_round = [parts[self._source(rounds, turn)].n_batches > rounds for turn in range(len(parts))]
             self.n_batches = rounds * len(parts) + last_round.index(False)
 
+    @property
+    def n_in_any_order(self) -> float | None:
+        counts = {part.n_in_any_order for part in self._parts}
+        return None if None in counts or len(counts) > 1 else self.n_batches
+
     def _source(self, which_round: int, turn: int) -> int:
         if self._key is None:
             return turn
@@ -58,6 +63,10 @@ class StratifiedPlan(RowPlan):
         self._bounds = np.cumsum([0, *counts])
         self._word = None if key is None else key.word("stratified")
         self._even = even_order(counts) if key is None else np.arange(0)
+
+    @property
+    def n_in_any_order(self) -> float | None:
+        return None if any(part.n_in_any_order is None for part in self._parts) else self.n_batches
 
     @functools.cached_property
     def sizes(self) -> Sizes | None:  # type: ignore[override]

@@ -5,8 +5,7 @@ A plan is index arithmetic only. It has a length, if the epoch ends, and random 
 
 The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its rows. If they are one sequence of samples,
 a :class:`SamplesPlan` cuts batches from it. If it orders whole batches, such as for a choice of sources, a
-:class:`BatchesPlan` numbers them. If the order is drawn from a generator with a state, a :class:`DrawnPlan` draws batch
-after batch, exactly when BatchUp would have drawn it.
+:class:`BatchesPlan` numbers them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000
 """Range of the search for another row: in an endless epoch, so many samples ahead, or so many batches back if the plan
-orders whole batches. A drawn plan always searches so many batches back."""
+orders whole batches. In a listed epoch, always so many batches back."""
 
 
 class PlannedBatch(NamedTuple):
@@ -164,6 +163,11 @@ class BatchesPlan(BatchPlan):
     def n_batches(self) -> float:  # type: ignore[override]
         return self.rows.n_batches if self._end is None else self._end
 
+    def __iter__(self) -> Iterator[PlannedBatch]:
+        if self._end is not None or not isinstance(self.rows, ListedPlan):
+            return super().__iter__()
+        return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))  # counts nothing beforehand
+
     def _planned(self, number: int) -> PlannedBatch:
         own = number if self._end is None else self.reached(number).batches + self.shard.rank
         if self._end is None or own < self.rows.n_batches:
@@ -183,8 +187,9 @@ class BatchesPlan(BatchPlan):
 
     def _others(self, own: int) -> range:
         """Return the batches to search for a replacement of a sample of batch `own`."""
-        n = self.rows.n_batches
-        return range(max(0, own - NEAR), own + 1) if n == math.inf else range(int(n))
+        listed = isinstance(self.rows, ListedPlan)  # it has the batches up to `own` in any case
+        far = listed or self.rows.n_batches == math.inf
+        return range(max(0, own - NEAR), own + 1) if far else range(int(self.rows.n_batches))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         among = self._others(planned.key.batch)
@@ -194,17 +199,3 @@ class BatchesPlan(BatchPlan):
             return None
         row = take_rows(rows, np.array([(draw & 0xFFFFFFFF) % n]))
         return row if same_form(planned.rows, row) else None
-
-
-class DrawnPlan(BatchesPlan):
-    """A plan with an order drawn, batch after batch, from a generator with a state: ``plan[k]`` draws up to k."""
-
-    rows: ListedPlan
-
-    def __iter__(self) -> Iterator[PlannedBatch]:
-        if self._end is not None:
-            return super().__iter__()
-        return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))
-
-    def _others(self, own: int) -> range:
-        return range(max(0, own - NEAR), own + 1)  # batches up to `own` were drawn in any case

@@ -27,7 +27,7 @@ EMPTY = 1000
 """Epochs in a row without a batch at which an endless repeat is refused."""
 
 REMEMBERED = 4096
-"""Latest batches of an endless drawn epoch that can be given again."""
+"""Latest batches of an endless listed epoch that can be given again."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -60,6 +60,15 @@ class RowPlan:
     n_samples: float | None = None
     sizes: Sizes | None = None
     """The sizes of batches, if known without making their rows; None, the default, if not."""
+
+    @property
+    def n_in_any_order(self) -> float | None:
+        """The number of batches in every order of the source; None if it depends on the order."""
+        return self.n_batches
+
+    def has(self, number: int) -> bool:
+        """Return whether there is a batch `number`. A list asks for the batches up to it."""
+        return number < self.n_batches
 
     def samples_before(self, number: int) -> int:
         """Return how many samples the batches before `number` have."""
@@ -181,7 +190,18 @@ class _TogetherPlan(RowPlan):
     def __init__(self, parts: Sequence[RowPlan], trim: bool) -> None:
         self._parts = parts
         self._trim = trim
-        self.n_batches = min(part.n_batches for part in parts)
+
+    @functools.cached_property
+    def n_batches(self) -> float:  # type: ignore[override]  # computed on first use
+        return min(part.n_batches for part in self._parts)
+
+    @property
+    def n_in_any_order(self) -> float | None:
+        counts = [part.n_in_any_order for part in self._parts]
+        return None if None in counts else min(n for n in counts if n is not None)
+
+    def has(self, number: int) -> bool:
+        return all(part.has(number) for part in self._parts)
 
     @functools.cached_property
     def sizes(self) -> Sizes | None:  # type: ignore[override]
@@ -220,6 +240,10 @@ class _FirstBatches(RowPlan):
     def n_batches(self) -> float:  # type: ignore[override]  # computed on first use
         number = self._part.batches_until(self._n_samples)
         return number - (self._drop_last and self._part.samples_before(number) > self._n_samples)
+
+    @property
+    def n_in_any_order(self) -> float | None:
+        return None
 
     @functools.cached_property
     def sizes(self) -> Sizes | None:  # type: ignore[override]
@@ -269,6 +293,10 @@ class RoundsPlan(RowPlan):
             self._count_round()
         return self._ends[-1]
 
+    @property
+    def n_in_any_order(self) -> float | None:
+        return None if self._n_each is None and self._rounds != -1 else self.n_batches
+
     def _count_round(self) -> None:
         self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
         if self._rounds == -1 and len(self._ends) > EMPTY and self._ends[-1] == self._ends[-1 - EMPTY]:
@@ -317,22 +345,26 @@ class RoundsPlan(RowPlan):
 
 
 class ListedPlan(RowPlan):
-    """Batches with rows from an iterator, drawn as needed.
+    """Batches with rows from an iterator, which is asked for them as needed. Safe to use from several threads.
 
-    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED`. Without `n_batches`, `count`
-    counts the batches; without `count`, all are drawn. Safe to use from several threads.
+    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED`. `said` is the number of batches
+    that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are listed.
     """
 
     def __init__(
-        self, drawn: Iterator[Any], n_batches: float | None = None, count: Callable[[], int] | None = None
+        self, drawn: Iterator[Any], said: float | None = None, count: Callable[[], float] | None = None
     ) -> None:
         self._drawn = drawn
-        self.told = n_batches
-        self._fixed = n_batches is not None
+        self._said = said
+        self.told = said if said == math.inf else None
         self._count = count
         self._memory: dict[int, Any] = {}
         self._next = 0
         self._lock = threading.Lock()
+
+    @property
+    def n_in_any_order(self) -> float | None:
+        return self._said
 
     @property
     def n_batches(self) -> float:  # type: ignore[override]  # read on first use, because counting may be needed
@@ -343,7 +375,6 @@ class ListedPlan(RowPlan):
         return self.told
 
     def has(self, number: int) -> bool:
-        """Return whether there is a batch `number`; draws the batches up to it."""
         with self._lock:
             return self._drawn_to(number)
 
@@ -361,13 +392,20 @@ class ListedPlan(RowPlan):
             try:
                 self._memory[self._next] = next(self._drawn)
             except StopIteration:
-                if not self._fixed:  # a count on a copy of a generator is wrong if others drew from the generator too
-                    self.told = self._next
+                self.told = self._next
                 return False
             if self.told == math.inf:
                 self._memory.pop(self._next - REMEMBERED, None)
             self._next += 1
         return True
+
+
+def walked(plan: RowPlan) -> Iterator[Any]:
+    """Yield the rows of batch after batch."""
+    number = 0
+    while plan.has(number):
+        yield plan.rows(number)
+        number += 1
 
 
 def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:
