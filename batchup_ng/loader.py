@@ -234,7 +234,7 @@ class Loader:
         It has no states, and the epoch under way continues independently. Views, such as from ``map``, are applied.
 
         Raises:
-            ArgumentTypeError: the source only streams, or its order is drawn from a generator.
+            ArgumentTypeError: the source only streams, or its order is drawn from a ``RandomState``.
             IndexError: there is no such batch; raised when the batch is about to be made.
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
@@ -287,7 +287,7 @@ class Loader:
         """Return the progress: the epoch, and how much of it was handed out; JSON can hold it.
 
         Raises:
-            StateError: in the middle of an epoch: the source only streams, or the order is drawn from a generator.
+            StateError: in the middle of an epoch: the source only streams, or a ``RandomState`` draws its order.
         """
         progress, iterator = self._progress, self._under_way()
         batches = progress.upcoming()[1] if iterator is None else iterator.state_dict()

@@ -112,7 +112,9 @@ def test_choices_inside_composites(ours: Library, old: Library, spec: Any, batch
 
 
 @given(spec=st.one_of(trimmed_trees, choice_trees), batch_size=batch_sizes, seed=seeds)
-def test_numpys_own_functions_draw_what_shuffle_true_drew(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
+def test_numpys_own_functions_draw_what_shuffle_true_drew(
+    ours: Library, old: Library, spec: Any, batch_size: int, seed: int
+) -> None:
     before = np.random.get_state()
     try:
         streams, states = [], []

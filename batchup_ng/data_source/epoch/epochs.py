@@ -186,12 +186,11 @@ class MakesEpochs(OpensEpochs):
 
         Args:
             batch_size: Samples per batch. The last batch may have fewer.
-            shuffle: None: in order. An int: a seed; the order is a function of it and of `epoch`. A
-                ``numpy.random.RandomState`` or ``Generator``: the order is drawn from it, with a ``RandomState``
-                exactly as in BatchUp. True: drawn from NumPy's global state. ``("blocks", seed)``: also a function of
+            shuffle: None: in order. An int: a seed; the order is a function of it and of `epoch`. True: the seed is
+                drawn from NumPy's global state when the epoch opens; a ``numpy.random.Generator``: from that. A
+                ``RandomState``: the order is drawn from it, exactly as in BatchUp. ``("blocks", seed)``: a function of
                 the seed, with a :class:`~batchup_ng.BlockShuffleSampler`. The accessors choose its blocks, which are
-                cheap to read together, and how many to mix at a time. ``"blocks"`` draws the seed from NumPy's global
-                state.
+                cheap to read together, and how many to mix at a time. ``"blocks"`` draws its seed as True does.
             epoch: Number of the epoch. With a seed, each number has its own order; :meth:`epochs` counts the numbers.
                 If only `state` is given, its number applies.
             drop_last: Whether to leave out a last batch that is not whole.
@@ -242,10 +241,10 @@ class MakesEpochs(OpensEpochs):
         """Return an iterator of epochs. Each is an iterator of its batches, and its ``epoch`` is its number.
 
         A pool keeps its buffer full from one epoch to the next: when all batches of an epoch are under way, it makes
-        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (If the order is
-        drawn from a generator, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for
-        the next epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect
-        these iterators in a list; loop over one after the other.
+        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (With a
+        ``RandomState``, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for the next
+        epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect these
+        iterators in a list; loop over one after the other.
 
         Args:
             n: Number of epochs; None for no end.

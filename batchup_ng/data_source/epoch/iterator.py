@@ -208,8 +208,8 @@ class BatchIterator(Iterator[Any]):
         The very first call reads the arrays of the source's samplers once, 0.7 s for 10^8 rows.
 
         Raises:
-            StateError: the source only streams, or its order is drawn from a generator instead of an int seed; or
-                several threads took batches, and an exception in one of them lost a batch before the last.
+            StateError: the source only streams, or its order is drawn from a ``RandomState``; or several threads took
+                batches, and an exception in one of them lost a batch before the last.
         """
         if self._accounting.gap:
             raise StateError(

@@ -142,7 +142,7 @@ class Epoch:
         `inner` is the state of the stream, the error that it raised instead, or None.
 
         Raises:
-            StateError: the source only streams, the order is drawn from a generator, or batches were requested by
+            StateError: the source only streams, the order is drawn from a ``RandomState``, or batches requested by
                 number.
         """
         options = self.options
