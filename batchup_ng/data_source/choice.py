@@ -88,9 +88,9 @@ class ChoiceDataSource(PlannedDataSource):
         """Return the rows of each batch, with the turns of the sources drawn from `rng` as BatchUp drew them."""
         counts = [part.n_in_any_order for part in parts]
         turns = _in_turn([walked(part) for part in parts], self._turns(counts, rng))
-        endless = all(n == math.inf for n in counts)
-        known = sum(n for n in counts if n is not None) if self._spread(counts) or endless else None
-        return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known)
+        known = None if None in counts else sum(n for n in counts if n is not None)
+        alike = self._spread(counts) or len(set(counts)) == 1
+        return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known if alike else None)
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]

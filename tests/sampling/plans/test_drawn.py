@@ -31,6 +31,9 @@ SOURCES: dict[str, Any] = {
     "in groups": lambda: bu.CompositeDataSource([column(5, 2), column(30)], batch_size=[1, 2]),
     "by turns": lambda: bu.ChoiceDataSource([column(9), column(14, 2)]),
     "spread": lambda: bu.ChoiceDataSource([column(9), column(14, 2)], stratified=True),
+    "turns in spread ones": lambda: bu.ChoiceDataSource(
+        [bu.ChoiceDataSource([column(8), column(7)]), bu.take(column(14), 5)], stratified=True
+    ),
     "the first of turns": lambda: bu.take(bu.ChoiceDataSource([column(9), column(14, 2)]), 15),
     "rounds": lambda: bu.repeat(bu.ChoiceDataSource([column(9), column(4)]), 3),
     "weights beside": lambda: bu.CompositeDataSource([weighted(4), column(12)]),
