@@ -95,7 +95,7 @@ class ArrayDataSource(RandomAccessDataSource):
         self.data = list(columns.values())
         self._own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        self._runs_user_code = not all(map(_is_plain, self.data))
+        self._runs_user_code = written_by_user(self) or not all(map(_is_plain, self.data))
         self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
@@ -147,7 +147,7 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def own_traits(self) -> Traits:
         return Traits(
-            runs_user_code=self._runs_user_code or written_by_user(self),
+            runs_user_code=self._runs_user_code,
             uses_shuffle=True,
             orders_rows=True,
             spreads_reads=self._spreads_reads,

@@ -158,7 +158,7 @@ class Streams(BatchupMethods):
 
 
 class Traits(NamedTuple):
-    """What the library asks about a source before it begins an epoch. A graph has the traits of all its nodes."""
+    """Facts about a source that decide how the library runs an epoch. A graph has the traits of all its nodes."""
 
     runs_user_code: bool = False
     """Whether the user's code makes batches. That code may draw from NumPy's or Python's global generator."""
