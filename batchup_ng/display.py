@@ -69,8 +69,9 @@ def progress_bar() -> Callable[..., Any] | None:
 class Shown:
     """A node of a graph that describes itself: ``repr``, and nested boxes in a notebook."""
 
-    _not_parts: tuple[str, ...] = ()
-    """Attributes that hold nodes which ``_facts`` describes."""
+    def children(self) -> tuple[Shown, ...]:
+        """Return the nodes that this one is made of."""
+        return ()
 
     def _facts(self) -> list[str]:
         """Return the facts of this node alone, in words."""
@@ -141,12 +142,6 @@ def _is_parts(value: Any) -> bool:
     return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
 
 
-def _parts(node: Any) -> list[Shown]:
-    """Return the nodes that `node` is made of."""
-    values = [value for name, value in vars(node).items() if name not in node._not_parts and _is_parts(value)]
-    return [part for value in values for part in ([value] if isinstance(value, Shown) else value)]
-
-
 def _text(node: Any, count: Iterator[int]) -> str:
     parts, left_out = _some(node, count)
     texts = [_text(part, count) for part in parts] + [f"{left_out} more"] * (left_out > 0)
@@ -161,14 +156,14 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
     return f'<div style="{BOX}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
 
 
-def _some(node: Any, count: Iterator[int]) -> tuple[list[Shown], int]:
+def _some(node: Shown, count: Iterator[int]) -> tuple[Sequence[Shown], int]:
     """Return the parts of a node that fit, and the number of the others."""
-    parts = _safely(_parts, node)
+    parts = _safely(node.children)
     shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
     return shown, len(parts) - len(shown)
 
 
-def _safely(make: Callable[..., list[Any]], *args: Any) -> list[Any]:
+def _safely(make: Callable[..., Sequence[Any]], *args: Any) -> Sequence[Any]:
     try:
         return make(*args)
     except Exception as error:

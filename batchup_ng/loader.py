@@ -27,7 +27,7 @@ from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.progress import Progress, end
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, without_blocks
-from .data_source.hooks import any_node, nodes_of, samples_in_words
+from .data_source.hooks import nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
@@ -132,7 +132,7 @@ class Loader:
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
-        for node in nodes_of(source, "has_order"):
+        for node in nodes_of(source, below_orders=False):
             node.check_batch_size(batch_size)
         if workers not in (None, 1) and not source.is_random_access:
             raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
@@ -385,7 +385,7 @@ class Loader:
 
     def __repr__(self) -> str:
         progress = self._progress
-        own = not progress.source.is_random_access and not any_node(progress.source, "takes_options")
+        own = not progress.source.is_random_access and not progress.source.traits.takes_options
         size = "batches as its iterator gives them" if own else f"batches of {progress.options['batch_size']}"
         words = [samples_in_words(progress.source), size]
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}

@@ -6,6 +6,7 @@ import ast
 import functools
 import graphlib
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,6 +120,12 @@ def test_no_modules_need_one_another() -> None:
     graph = {path: {other for other in needed(path) if not own_package(path, other)} for path in MODULES}
     assert sum(map(len, graph.values())) > len(MODULES)
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
+def test_only_a_users_source_is_searched_for_sources() -> None:
+    rooms = [path for path in MODULES if room(path) in ("data_source", "display")]
+    searched = [path.name for path in rooms if re.search(r"__dict__|vars\(\w+\)\.(items|values)\(", path.read_text())]
+    assert searched == ["progress.py", "hooks.py"]  # the first makes a state to pickle
 
 
 def test_no_file_is_longer_than_the_house_allows() -> None:

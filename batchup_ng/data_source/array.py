@@ -29,7 +29,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from ..validation import positive_int
-from .hooks import SourceNode, joined_names
+from .hooks import SourceNode, Traits, joined_names, written_by_user
 from .indexed import INDEX, with_rows
 from .random_access import RandomAccessDataSource, joint_blocks
 
@@ -95,8 +95,8 @@ class ArrayDataSource(RandomAccessDataSource):
         self.data = list(columns.values())
         self._own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        self.runs_user_code = type(self) is not ArrayDataSource or not all(map(_is_plain, self.data))
-        self.spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
+        self._runs_user_code = written_by_user(self) or not all(map(_is_plain, self.data))
+        self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
 
@@ -141,6 +141,17 @@ class ArrayDataSource(RandomAccessDataSource):
         words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, map(printable, self._names), words)
         return [*super()._facts(), listed(list(named))]
+
+    def children(self) -> tuple[()]:
+        return ()
+
+    def own_traits(self) -> Traits:
+        return Traits(
+            runs_user_code=self._runs_user_code,
+            uses_shuffle=True,
+            orders_rows=True,
+            spreads_reads=self._spreads_reads,
+        )
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), len(self.data)]

@@ -22,7 +22,7 @@ from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_b
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
 from .epoch_options import NEWER, EpochOptions
-from .hooks import SourceNode, any_node
+from .hooks import SourceNode
 from .looking import HasSamples
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
 
@@ -252,7 +252,7 @@ class PlannedDataSource(EpochSource):
         if epoch.saved is not None:
             put_back(owner, epoch.saved)
         stream = whole_stream(self, epoch.options)
-        buffers = None if any_node(self, "of_pool") else self._buffers()
+        buffers = None if self.traits.of_pool else self._buffers()
         return StreamRunner(streamed_batches(stream, epoch.accounting, buffers), owner, epoch)
 
     def _buffers(self) -> BufferPool:

@@ -23,7 +23,7 @@ TOO_OFTEN = 1.5
 
 def proposed_blocks(source: SourceNode) -> Blocks:
     """Return the blocks that the accessors of a source propose."""
-    found = [node.order_blocks() for node in nodes_of(source, "has_order")]
+    found = [node.order_blocks() for node in nodes_of(source, below_orders=False)]
     blocks = tuple([each for each in found if each is not None])
     if not blocks:
         raise ArgumentError(
@@ -35,7 +35,7 @@ def proposed_blocks(source: SourceNode) -> Blocks:
 
 def nodes_in_blocks(source: SourceNode, blocks: Blocks) -> Iterator[tuple[SourceNode, tuple[int, int]]]:
     """Return the nodes that have an order by blocks, each with its block and window."""
-    nodes = [node for node in nodes_of(source, "has_order") if node.order_blocks() is not None]
+    nodes = [node for node in nodes_of(source, below_orders=False) if node.order_blocks() is not None]
     return zip(nodes, blocks * len(nodes) if len(blocks) == 1 else blocks, strict=True)
 
 
@@ -69,7 +69,7 @@ def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, i
         return proposed
     windows = dict(found)
     if len(windows) == len(found) and set(windows) == {each[0] for each in own if each is not None}:
-        nodes = [(node, node.natural_blocks()) for node in nodes_of(source, "has_order")]
+        nodes = [(node, node.natural_blocks()) for node in nodes_of(source, below_orders=False)]
         pairs = [node.order_blocks((each[0], windows[each[0]])) for node, each in nodes if each is not None]
         return tuple([pair for pair in pairs if pair is not None])
     raise StateError(

@@ -35,8 +35,6 @@ class ChoiceDataSource(PlannedDataSource):
         ArgumentTypeError: an element is no data source, or `stratified` is not True or False.
     """
 
-    runs_user_code = False
-
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self.datasets = checked_sources("datasets", datasets)
         self.stratified = validation.true_or_false("stratified", stratified)
@@ -44,6 +42,9 @@ class ChoiceDataSource(PlannedDataSource):
     @property
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return tuple(self.datasets)
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]

@@ -18,7 +18,7 @@ from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
-from .hooks import any_node, joined_names
+from .hooks import Traits, joined_names, written_by_user
 
 
 class CompositeDataSource(PlannedDataSource):
@@ -46,9 +46,6 @@ class CompositeDataSource(PlannedDataSource):
         ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
     """
 
-    runs_user_code = False
-    heeds_shuffle = False
-
     def __init__(
         self,
         datasets: Sequence[AbstractDataSource],
@@ -62,7 +59,7 @@ class CompositeDataSource(PlannedDataSource):
         self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
-        self._resized = any(any_node(source, "resizes") for source in self.datasets)
+        self._resized = any(source.traits.resizes for source in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
         if max(self._sizes) > 1 and not self.is_random_access:
@@ -74,6 +71,12 @@ class CompositeDataSource(PlannedDataSource):
     @property
     def is_random_access(self) -> bool:
         return all(source.is_random_access for source in self.datasets)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return tuple(self.datasets)
+
+    def own_traits(self) -> Traits:
+        return Traits(runs_user_code=written_by_user(self))
 
     def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]

@@ -91,7 +91,6 @@ class FilesDataSource(ArrayDataSource):
         self.report = report
         self._labelled = labelled
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
-        self.runs_user_code = ArrayDataSource(data).runs_user_code  # this subclass adds none
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only
 from .epoch_options import EpochOptions, taken_by
+
+PACKAGE = __name__.partition(".")[0]
+"""Name of the library's package."""
 
 
 class BatchupMethods(Shown):
@@ -157,25 +160,55 @@ class Streams(BatchupMethods):
         return None
 
 
+class Traits(NamedTuple):
+    """Facts about a source that decide how the library runs an epoch. A graph has the traits of all its nodes."""
+
+    runs_user_code: bool = False
+    """Whether the user's code makes batches. That code may draw from NumPy's or Python's global generator."""
+    takes_options: bool = False
+    """Whether a function of the user takes unknown options."""
+    uses_shuffle: bool = False
+    """Whether ``shuffle=`` can change the order of the batches, or the random numbers of a map."""
+    orders_rows: bool = False
+    """Whether a node shuffles its rows, and the nodes below it do not."""
+    spreads_reads: bool = False
+    """Whether several threads read the rows of one batch, if a pool has idle threads."""
+    draws: bool = False
+    """Whether a map has ``rng=``."""
+    draws_by_batch: bool = False
+    """Whether a map has ``rng="batch"``, so another batch size gives other random numbers."""
+    resizes: bool = False
+    """Whether a map may return more or fewer samples."""
+    of_pool: bool = False
+    """Whether a pool makes the batches. They, and the results of maps on them, are then handed out unchanged."""
+
+
 class SourceNode(ReadsRows, PlansRows, Streams):
     """A node of a graph of sources."""
 
-    of_pool = False
-    """Whether a pool makes its batches. They, and the results of maps on them, are then handed out unchanged."""
-    runs_user_code = True
-    """Whether the user's code makes its batches. That code may draw from NumPy's or Python's global generator."""
-    spreads_reads = False
-    """Whether it reads the rows of a batch by several threads, if a pool has idle ones."""
-    heeds_shuffle = True
-    """Whether ``shuffle=`` can change the order of its batches, or its random draws."""
-    has_order = False
-    """Whether this node shuffles its rows, and the nodes below it do not."""
-    takes_options = False
-    """Whether it passes unknown options to a function of the user."""
-    rng: str | None = None
-    """For a map that draws random numbers, the kind of generator."""
-    resizes = False
-    """Whether it is a map that may return more or fewer samples."""
+    def children(self) -> tuple[SourceNode, ...]:
+        """Return the sources that this one reads from.
+
+        This default is for a user's source. It finds the sources among the attributes, and in lists, tuples and dicts
+        of sources.
+        """
+        found: list[SourceNode] = []
+        for value in vars(self).values():
+            parts = list(value.values()) if isinstance(value, dict) else value
+            if not isinstance(parts, (list, tuple)):
+                parts = [parts]
+            if parts and isinstance(parts[0], SourceNode):  # check only the first: a list of other things may be long
+                found += [part for part in parts if isinstance(part, SourceNode)]
+        return tuple(found)
+
+    def own_traits(self) -> Traits:
+        """Return the traits of this node alone."""
+        return Traits(runs_user_code=written_by_user(self), uses_shuffle=True)
+
+    @property
+    def traits(self) -> Traits:
+        """The traits of this node and all nodes below it."""
+        return combined(node.own_traits() for node in nodes_of(self))
 
     def fingerprint(self) -> list[Any]:
         """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists.
@@ -200,32 +233,33 @@ HOOKS = {"has_plan", "plan_of", "start"}.union(
 """Methods and attributes for the library, not for users."""
 
 
-def nodes_of(root: SourceNode, stops: str = "") -> list[SourceNode]:
+def nodes_of(root: SourceNode, below_orders: bool = True) -> list[SourceNode]:
     """Return the nodes of a graph of sources, each once, children before their parents.
 
-    If the attribute `stops` of a node is true, the nodes below it are left out.
+    If `below_orders` is False, the nodes below a node that orders its rows are left out.
     """
     found: dict[int, SourceNode] = {}
 
     def visit(node: SourceNode) -> None:
         if id(node) in found:
             return
-        for value in [] if stops and getattr(node, stops) else list(getattr(node, "__dict__", {}).values()):
-            parts = list(value.values()) if isinstance(value, dict) else value
-            if not isinstance(parts, (list, tuple)):
-                parts = [parts]
-            if parts and isinstance(parts[0], SourceNode):  # check only the first: a list of other things may be long
-                for part in parts:
-                    visit(part)
+        if below_orders or not node.own_traits().orders_rows:
+            for child in node.children():
+                visit(child)
         found[id(node)] = node
 
     visit(root)
     return list(found.values())
 
 
-def any_node(root: SourceNode, attribute: str) -> bool:
-    """Return whether an attribute is true at any node of the graph, such as ``"rng"`` at a map with random numbers."""
-    return any(getattr(node, attribute) for node in nodes_of(root))
+def combined(traits: Iterable[Traits]) -> Traits:
+    """Return the traits that at least one of `traits` has."""
+    return Traits(*map(any, zip(*traits, strict=True)))
+
+
+def written_by_user(node: SourceNode) -> bool:
+    """Return whether the class of a node is not the library's own."""
+    return type(node).__module__.partition(".")[0] != PACKAGE
 
 
 def samples_in_words(source: SourceNode) -> str:

@@ -14,6 +14,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.plans.rows import count_batches
 from .base import PlannedDataSource
 from .epoch_options import EpochOptions, taken_by
+from .hooks import Traits
 
 
 class CallableDataSource(PlannedDataSource):
@@ -25,8 +26,6 @@ class CallableDataSource(PlannedDataSource):
         num_samples_fn: Number of samples in an epoch: an int, ``numpy.inf``, or a function that returns one of these
             and is called with the same options; None if not known.
     """
-
-    takes_options = True
 
     def __init__(self, batch_iterator_fn: Callable[..., Iterator[Any]], num_samples_fn: Any = None) -> None:
         if not callable(batch_iterator_fn):
@@ -40,6 +39,12 @@ class CallableDataSource(PlannedDataSource):
             )
         self.batch_iterator_fn = batch_iterator_fn
         self.num_samples_fn = num_samples_fn
+
+    def children(self) -> tuple[()]:
+        return ()
+
+    def own_traits(self) -> Traits:
+        return Traits(runs_user_code=True, uses_shuffle=True, takes_options=True)
 
     def num_samples(self, **kwargs: Any) -> Any:
         counts = self.num_samples_fn
@@ -68,8 +73,6 @@ class IteratorDataSource(PlannedDataSource):
         n_samples: Number of samples: an int, ``numpy.inf``, or None if not known.
     """
 
-    heeds_shuffle = False
-
     def __init__(self, batch_iter: Iterator[Any], n_samples: Any = None) -> None:
         if not hasattr(batch_iter, "__next__") and not hasattr(batch_iter, "__iter__"):
             hint = "; for a function that returns one use CallableDataSource" if callable(batch_iter) else ""
@@ -81,6 +84,12 @@ class IteratorDataSource(PlannedDataSource):
         self.batch_iter: Any = batch_iter
         self.n_samples = n_samples
         self._used_up = False
+
+    def children(self) -> tuple[()]:
+        return ()
+
+    def own_traits(self) -> Traits:
+        return Traits(runs_user_code=True)
 
     def num_samples(self, **kwargs: Any) -> Any:
         return self.n_samples

@@ -15,7 +15,7 @@ from ..memory_pool import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from .epoch.reading import MakeBatch
-from .hooks import SourceNode, any_node
+from .hooks import SourceNode
 
 
 class HasSamples(SourceNode):
@@ -84,7 +84,7 @@ def read_in_order(source: SourceNode, positions: np.ndarray, path: tuple[int, ..
     `path` is the source's place in the graph.
     """
     key = key_in_order(positions)._replace(path=path)
-    with globals_kept(key) if any_node(source, "runs_user_code") else contextlib.nullcontext():
+    with globals_kept(key) if source.traits.runs_user_code else contextlib.nullcontext():
         return MakeBatch().read(source, source.rows_at(positions), key, FRESH)
 
 

@@ -24,6 +24,7 @@ from ..sampling.plans.rows import planned_samples
 from .base import AbstractDataSource
 from .epoch.reading import with_mask
 from .epoch_options import EpochOptions
+from .hooks import Traits
 from .wrapped import SameOrder
 
 
@@ -40,7 +41,6 @@ def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
 class MapDataSource(SameOrder):
     """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
 
-    runs_user_code = True
     _gives_columns = True  # whether the function returns the columns of a batch; they are then checked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
@@ -53,8 +53,17 @@ class MapDataSource(SameOrder):
         self.fn = fn
         self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
-        self.heeds_shuffle = self.rng is not None
         self.resizes = validation.true_or_false("resizes", resizes)
+
+    def own_traits(self) -> Traits:
+        draws = self.rng is not None
+        return Traits(
+            runs_user_code=True,
+            uses_shuffle=draws,
+            draws=draws,
+            draws_by_batch=self.rng == "batch",
+            resizes=self.resizes,
+        )
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.rng, self.source.fingerprint()]

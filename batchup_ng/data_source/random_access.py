@@ -17,7 +17,7 @@ from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from ..sampling.weighted import WeightedSampler
 from .base import PlannedDataSource
-from .hooks import listed_plan
+from .hooks import Traits, listed_plan, written_by_user
 
 PART_BLOCKS = 4
 """Number of storage blocks that one block spans if a source has only part of the rows. It begins and ends within
@@ -65,11 +65,12 @@ class RandomAccessDataSource(PlannedDataSource):
         self.include_indices = include_indices
         self.sampler = sampler
 
-    has_order = True
-
     @property
     def is_random_access(self) -> bool:
         return True
+
+    def own_traits(self) -> Traits:
+        return Traits(runs_user_code=written_by_user(self), uses_shuffle=True, orders_rows=True)
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.sampler.fingerprint()]

@@ -25,8 +25,6 @@ from .random_access import RandomAccessDataSource, blocks_of_part, joint_blocks
 class _Rearranged(RandomAccessDataSource):
     """A random-access source that takes its rows from other sources."""
 
-    runs_user_code = False
-
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return self.read(indices, BatchKey(), FRESH)
 
@@ -43,6 +41,9 @@ class SubsetDataSource(_Rearranged):
             self.rows = np.where(self.rows < 0, self.rows + n, self.rows)
         self.repeats = repeats
         super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return (self.source,)
 
     def fingerprint(self) -> list[Any]:
         rows = [] if self.rows is None else array_fingerprint(self.rows)
@@ -74,6 +75,9 @@ class ConcatDataSource(_Rearranged):
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         self._bounds = np.cumsum([0, *lengths])
         super().__init__(int(self._bounds[-1]), sampler=sampler)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return tuple(self.sources)
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]
@@ -126,6 +130,9 @@ class ZipDataSource(_Rearranged):
                 f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
             )
         super().__init__(lengths[0])
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return tuple(self.sources)
 
     def fingerprint(self) -> list[Any]:
         return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]

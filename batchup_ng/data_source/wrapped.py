@@ -9,16 +9,20 @@ from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_source
+from .hooks import Traits, written_by_user
 
 
 class Wrapped(PlannedDataSource):
     """A source that takes its batches from another source."""
 
-    runs_user_code = False
-    heeds_shuffle = False
-
     def __init__(self, source: AbstractDataSource) -> None:
         self.source = checked_source("source", source)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return (self.source,)
+
+    def own_traits(self) -> Traits:
+        return Traits(runs_user_code=written_by_user(self))
 
     @property
     def is_random_access(self) -> bool:

@@ -24,7 +24,7 @@ from ..data_source import (
 )
 from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.state import digest
-from ..data_source.hooks import any_node, nodes_of
+from ..data_source.hooks import nodes_of
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import integer, positive_int
 
@@ -44,7 +44,7 @@ def prepared(source: AbstractDataSource, size: int | None, quality: int | None) 
         )
     if source.num_samples() in (None, math.inf):
         raise ArgumentError("source must have a number of samples that is known; bound it with batchup_ng.take")
-    if any_node(source, "resizes"):
+    if source.traits.resizes:
         raise ArgumentError("source must have one row a sample, and a map of it has resizes=True; write without it")
     if size is not None:
         positive_int("size", size)

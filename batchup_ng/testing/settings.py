@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import nodes_of
 from ..data_source.indexed import row_arrays
 from ..memory_pool import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
@@ -111,7 +110,7 @@ class Subject:
         """Return the first difference in a setting, and whether row numbers differ; None if there is no difference."""
         if setting.cut and not isinstance(self.plan, SamplesPlan):
             return None  # the plan orders batches, not samples
-        rows_only = setting.cut and any(node.rng == "batch" for node in nodes_of(self.source))
+        rows_only = setting.cut and self.source.traits.draws_by_batch
         got = setting.read(self)
         for part in (0,) if rows_only else (0, 1):
             expected = [pair[part] for pair in self.expected[setting.epoch]]

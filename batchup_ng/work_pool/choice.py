@@ -36,7 +36,6 @@ from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import any_node
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory_pool import BufferPool
 from ..randomness.numpy_rng import globals_kept, globals_state
@@ -105,7 +104,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         raise_if_of_signal_handler(error)
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
         return Tried(Choice("threads", why), [])
-    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), any_node(source, "runs_user_code")
+    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), source.traits.runs_user_code
     buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
     made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
     warned: set[int] = set()

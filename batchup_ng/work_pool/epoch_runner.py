@@ -29,7 +29,6 @@ from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
-from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
@@ -117,7 +116,7 @@ class EpochRunner(PrefetchBuffer):
         self._accounting.arrays = getattr(shared, "arrays", "")
         self._failures = Failures(source, epoch, policy)
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
-        seeded = (options.shuffled or not pool.own_thread) and any_node(source, "runs_user_code")
+        seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         self._make: Any = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
         self._arguments = shared, pool.buffers

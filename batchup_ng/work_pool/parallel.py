@@ -19,7 +19,7 @@ from ..data_source.base import AbstractDataSource, EpochSource, PlannedDataSourc
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import SourceNode, any_node, listed_plan, samples_in_words
+from ..data_source.hooks import SourceNode, Traits, combined, listed_plan, samples_in_words
 from ..data_source.looking import key_in_order, numbered_length, read_in_order
 from ..data_source.map import ConsumerMaps, MapDataSource
 from ..display import arguments
@@ -46,8 +46,6 @@ class WithConsumerMaps(EpochSource):
     data set. An exception names the map and the batch; ``on_error=`` does not apply to it.
     """
 
-    of_pool = True
-    _not_parts = ("_maps",)
     _maps: tuple[MapDataSource, ...] = ()
 
     def __init__(self, source: AbstractDataSource, size: int, pool: Pool, buffer_bytes: int | None, first: int) -> None:
@@ -56,6 +54,12 @@ class WithConsumerMaps(EpochSource):
         self._bound = ByteBound(size, self.buffer_bytes, first)
         self._source = source
         self._pool = pool
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        return (self._source,)
+
+    def own_traits(self) -> Traits:
+        return combined([Traits(of_pool=True), *[node.own_traits() for node in self._maps]])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
         epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
@@ -119,7 +123,7 @@ class ParallelDataSource(WithConsumerMaps):
                 f"pool.prefetch(ds)"
             )
         # If all threads make one batch together, the first batch arrives sooner without others.
-        by_all = pool.lends_threads and any_node(ds, "spreads_reads")
+        by_all = pool.lends_threads and ds.traits.spreads_reads
         super().__init__(ds, batch_buffer_size, pool, buffer_bytes, first=1 if by_all else pool.at_once + 1)
         self.on_error = error_policy(on_error)
         self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST)

@@ -19,7 +19,6 @@ from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.hooks import any_node
 from ..data_source.map import ConsumerMaps
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
@@ -32,8 +31,6 @@ from .task import Pool, Submission, new_stream_id
 
 class PrefetchDataSource(WithConsumerMaps):
     """A source whose batches are made ahead by one background worker: see ``pool.prefetch``."""
-
-    heeds_shuffle = False
 
     def __init__(
         self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool, *, buffer_bytes: int | None = None
@@ -60,7 +57,7 @@ class PrefetchDataSource(WithConsumerMaps):
         producer = self._pool.producer(self._source, stays=options.generator is not None)
         try:
             place = path + (0,) * len(self._maps)
-            behind_pool = any_node(self._source, "of_pool")
+            behind_pool = self._source.traits.of_pool
             produced = producer.shared_constant(_Produced(self._source, options, place, behind_pool))
             maps = ConsumerMaps(self._maps)
             return ProducerRunner(epoch, producer, produced, bound=self._bound, maps=maps, path=path, state=state)

@@ -19,7 +19,7 @@ from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode, any_node
+from ..hooks import SourceNode
 from .state import LAST, SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
@@ -117,7 +117,7 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
     if options.blocks:
         raise ArgumentError("shuffle='blocks' chooses which rows are read together, and this source only streams")
-    if (options.shuffled or options.generator is not None) and not any_node(source, "heeds_shuffle"):
+    if (options.shuffled or options.generator is not None) and not source.traits.uses_shuffle:
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="

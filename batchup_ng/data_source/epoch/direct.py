@@ -13,7 +13,7 @@ from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...memory_pool import Buffers
 from ...sampling.plans.rows import planned_samples
-from ..hooks import SourceNode, any_node
+from ..hooks import SourceNode
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures
@@ -60,7 +60,7 @@ def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Batche
     assert plan is not None
     failures = Failures(source, epoch, policy)
     # With an int seed, all draws are a function of it. Otherwise the user's generators continue, as in BatchUp.
-    seeded = options.shuffled and any_node(source, "runs_user_code")
+    seeded = options.shuffled and source.traits.runs_user_code
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
     for planned in plan:
         _, rows, key = planned

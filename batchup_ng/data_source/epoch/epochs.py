@@ -23,7 +23,7 @@ from ...faults.policy import ErrorPolicy
 from ...sampling.plans.epoch import BatchPlan
 from ...warn import consumer_level
 from ..epoch_options import FIRST, EpochOptions, epoch_options
-from ..hooks import SourceNode, any_node
+from ..hooks import SourceNode
 from .accounting import Accounting
 from .iterator import BatchIterator
 from .opening import Epoch, OpensEpochs, prepare
@@ -137,7 +137,7 @@ def warn_of_repeats(source: SourceNode, epoch: Epoch) -> None:
     before, options = kept.latest, epoch.options
     if before is not None and before[1].batches and not kept.warned:
         order, own = ((one.shuffled, one.seed, one.shard) for one in (before[0], options))
-        if order == own and (options.shuffled or any_node(source, "rng")):
+        if order == own and (options.shuffled or source.traits.draws):
             kept.warned = True
             what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
             warnings.warn(
@@ -167,7 +167,7 @@ class MakesEpochs(OpensEpochs):
         """
         return self.plan_of(epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
 
-    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
+    @validation.known_names(unless=lambda source: source.traits.takes_options)
     def batch_iterator(
         self,
         batch_size: int,
@@ -222,7 +222,7 @@ class MakesEpochs(OpensEpochs):
         iterator.start_seconds = time.perf_counter() - began
         return iterator
 
-    @validation.known_names(unless=lambda source: any_node(source, "takes_options"))
+    @validation.known_names(unless=lambda source: source.traits.takes_options)
     def epochs(
         self,
         n: int | None,
