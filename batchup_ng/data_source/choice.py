@@ -15,7 +15,8 @@ from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.drawn import DrawnKey
-from ..sampling.plans.rows import ChoiceBatch, ListedPlan, RowPlan, read_only, walked
+from ..sampling.plans.listed import ListedPlan, walked
+from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
 from .epoch_options import EpochOptions, taken_by

@@ -20,7 +20,8 @@ from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.plans.rows import ListedPlan, RowPlan, count_batches, read_only
+from ..sampling.plans.listed import ListedPlan
+from ..sampling.plans.rows import RowPlan, count_batches, read_only
 from .epoch_options import EpochOptions, taken_by
 
 PACKAGE = __name__.partition(".")[0]

@@ -12,7 +12,8 @@ from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey
-from ..sampling.plans.rows import ListedPlan, RoundsPlan, RowPlan, first_rows, first_samples, walked
+from ..sampling.plans.listed import ListedPlan, walked
+from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples
 from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .wrapped import Wrapped

@@ -13,7 +13,8 @@ from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..randomness.numpy_rng import seed_draw
-from .plans.rows import ListedPlan, RowPlan, SamplerPlan, count_batches, walked
+from .plans.listed import ListedPlan, walked
+from .plans.rows import RowPlan, SamplerPlan, count_batches
 
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:

@@ -28,7 +28,7 @@ from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..randomness import OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
-from ..sampling.plans.rows import ListedPlan
+from ..sampling.plans.listed import ListedPlan
 from .epoch_runner import ByteBound, EpochRunner, Making
 from .task import Pool
 

@@ -14,7 +14,8 @@ from typing import Any
 from ...errors import ArgumentTypeError
 from ...randomness import OrderKey
 from ...randomness.numpy_rng import seed_draw
-from .rows import ListedPlan, RowPlan, walked
+from .listed import ListedPlan, walked
+from .rows import RowPlan
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...randomness import BatchKey
-from .rows import ListedPlan, RowPlan, count_batches, map_rows, same_form, take_rows, whole_samples
+from .listed import ListedPlan
+from .rows import RowPlan, count_batches, map_rows, same_form, take_rows, whole_samples
 from .sharding import ALONE, START, Reached, Shard, shares
 
 NEAR = 1000

@@ -10,8 +10,7 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,6 @@ FIRST_BLOCK = 1024
 
 EMPTY = 1000
 """Epochs in a row without a batch at which an endless repeat is refused."""
-
-REMEMBERED = 4096
-"""Latest batches of an endless listed epoch that can be given again."""
 
 
 class ChoiceBatch(NamedTuple):
@@ -342,70 +338,6 @@ class RoundsPlan(RowPlan):
             before = self._make(len(self._samples) - 1)
             self._samples.append(self._samples[-1] + before.samples_before(int(before.n_batches)))
         return self._samples[which]
-
-
-class ListedPlan(RowPlan):
-    """Batches with rows from an iterator, which is asked for them as needed. Safe to use from several threads.
-
-    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED`. `said` is the number of batches
-    that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are listed.
-    """
-
-    def __init__(
-        self, drawn: Iterator[Any], said: float | None = None, count: Callable[[], float] | None = None
-    ) -> None:
-        self._drawn = drawn
-        self._said = said
-        self.told = said if said == math.inf else None
-        self._count = count
-        self._memory: dict[int, Any] = {}
-        self._next = 0
-        self._lock = threading.Lock()
-
-    @property
-    def n_in_any_order(self) -> float | None:
-        return self._said
-
-    @property
-    def n_batches(self) -> float:  # type: ignore[override]  # read on first use, because counting may be needed
-        if self.told is None and self._count is not None:
-            self.told = self._count()
-        while self.told is None:
-            self.has(self._next)
-        return self.told
-
-    def has(self, number: int) -> bool:
-        with self._lock:
-            return self._drawn_to(number)
-
-    def rows(self, number: int) -> Any:
-        with self._lock:
-            if self._drawn_to(number) and number in self._memory:
-                return self._memory[number]
-        raise IndexError(
-            f"batch {number} of this endless epoch was drawn too long ago; only the latest {REMEMBERED} are remembered "
-            f"of an order that is drawn batch after batch: pass an int seed as shuffle= to enter anywhere"
-        )
-
-    def _drawn_to(self, number: int) -> bool:
-        while self._next <= number:
-            try:
-                self._memory[self._next] = next(self._drawn)
-            except StopIteration:
-                self.told = self._next
-                return False
-            if self.told == math.inf:
-                self._memory.pop(self._next - REMEMBERED, None)
-            self._next += 1
-        return True
-
-
-def walked(plan: RowPlan) -> Iterator[Any]:
-    """Yield the rows of batch after batch."""
-    number = 0
-    while plan.has(number):
-        yield plan.rows(number)
-        number += 1
 
 
 def count_batches(n_samples: float, batch_size: int, drop_last: bool) -> float:

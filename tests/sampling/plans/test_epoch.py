@@ -9,7 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.sampling.plans.rows import REMEMBERED
+from batchup_ng.sampling.plans.listed import REMEMBERED
 
 
 def drawn(repeats: int, seed: int = 0) -> Any:
