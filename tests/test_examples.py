@@ -82,7 +82,7 @@ def run_example(path: Path, folder: Path, **variables: str) -> subprocess.Comple
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parents[1]), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, str(path)]
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
     )
 
 
