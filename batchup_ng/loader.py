@@ -31,7 +31,8 @@ from .data_source.hooks import any_node, nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
-from .randomness.numpy_rng import GLOBAL, seed_draw
+from .private_apis import GLOBAL_RNG
+from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
@@ -125,7 +126,7 @@ class Loader:
             if shard is not None:
                 why = f"shuffle={shuffle!r} draws a seed in each process"
                 raise ArgumentError(f"{why}; with shard= pass the same int to all")
-            shuffle = seed_draw(GLOBAL) if shuffle is True else (BLOCKS, seed_draw(GLOBAL))
+            shuffle = seed_draw(GLOBAL_RNG) if shuffle is True else (BLOCKS, seed_draw(GLOBAL_RNG))
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.

@@ -12,6 +12,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
+from ..private_apis import GLOBAL_RNG
 from ..randomness import OrderKey, numpy_rng
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
@@ -125,7 +126,7 @@ def epoch_options(
     seeded, blocks = with_seed(shuffle)
     rng, shuffled, seed = _order(seeded)
     part = shard_of(shard, uneven, pad_mask)
-    if part.world > 1 and (rng is numpy_rng.GLOBAL or draws_seed(shuffle)):
+    if part.world > 1 and (rng is GLOBAL_RNG or draws_seed(shuffle)):
         raise ArgumentError(
             f"shuffle is {shuffle!r}, which draws from NumPy's global state, of which each of the processes that share "
             f"the epoch has its own; pass the same int to all of them, or ('blocks', int)"
@@ -154,7 +155,7 @@ def draws_seed(shuffle: Any) -> bool:
 def with_seed(shuffle: Any) -> tuple[Any, bool]:
     """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed."""
     if isinstance(shuffle, str) and shuffle == BLOCKS:
-        return numpy_rng.seed_draw(numpy_rng.GLOBAL), True
+        return numpy_rng.seed_draw(GLOBAL_RNG), True
     if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == BLOCKS:
         return validation.not_negative("shuffle[1], a seed,", shuffle[1]), True
     return shuffle, False
