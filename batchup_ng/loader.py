@@ -31,7 +31,8 @@ from .data_source.hooks import nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
-from .randomness.numpy_rng import GLOBAL, seed_draw
+from .private_apis import GLOBAL_RNG
+from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
@@ -120,13 +121,14 @@ class Loader:
         source = source_of(data)
         self.shard_given = shard is not validation.NOT_GIVEN
         shard = shard if self.shard_given else None
-        self._seed_drawn = draws_seed(shuffle)
+        own = isinstance(shuffle, np.random.Generator)
+        # The function of a stream is given the generator itself.
+        self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)
         if self._seed_drawn:
-            own = isinstance(shuffle, np.random.Generator)
             if shard is not None and not own:
                 why = f"shuffle={shuffle!r} draws a seed in each process"
                 raise ArgumentError(f"{why}; with shard= pass the same int to all")
-            seed = seed_draw(shuffle if own else GLOBAL)
+            seed = seed_draw(shuffle if own else GLOBAL_RNG)
             shuffle = (BLOCKS, seed) if without_blocks(shuffle)[1] else seed
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}

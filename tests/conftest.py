@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool.processes import fork_server
 from tests.left import Left, end_fsspec, end_zarr, left_since
 
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
@@ -116,11 +117,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup() -> None:
-    """Undo that pytest names the test in the environment: a pool has the last one's fork server if that is the same."""
+    """Undo that pytest names the test in the environment, or each test's pools would start a fork server."""
     os.environ["PYTEST_CURRENT_TEST"] = "a test"
 
 
 pytest_pyfunc_call = pytest_fixture_setup  # before the test itself pytest names it once more
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server_of_the_tests() -> Iterator[None]:
+    """Hold a fork server for the pools of all tests: it takes a third of a second to start."""
+    pytest_fixture_setup()  # pytest asks this file only before the fixtures of single tests
+    server = fork_server.take(1)
+    yield
+    fork_server.give_back(server)
 
 
 @pytest.fixture(autouse=True)

@@ -25,20 +25,17 @@ from pathlib import Path
 import psutil
 
 from batchup_ng.accessors.storage import remote
-from batchup_ng.work_pool.processes import fork_server
 
 
 class Left:
     """What exists at one moment that a test could leave behind."""
 
     def __init__(self) -> None:
-        spare = fork_server.spare()  # the program keeps it for its next pool
-        self.processes = _processes() - ({spare._process.pid} if spare else set())
+        self.processes = _processes()
         # Beside those that a library such as TensorFlow started by itself, which Python meets when they call it.
         own_threads = [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]
         self.threads = {thread.ident for thread in own_threads}
-        own = {spare._sock.fileno(), spare._life.fd, spare._life.held} if spare else set()
-        self.descriptors = {fd: target for fd, target in _descriptors(os.getpid()) if int(fd) not in own}
+        self.descriptors = dict(_descriptors(os.getpid()))
         self.files = _entries(Path(tempfile.gettempdir()))
         self.shared = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
 

@@ -198,6 +198,26 @@ def test_shuffle_true_draws_a_seed_once() -> None:
         assert [numbers(other) for _ in range(2)] == orders
 
 
+def test_a_generator_gives_one_seed_and_the_function_of_a_stream_gets_the_generator() -> None:
+    with bu.Loader([X], 8, shuffle=np.random.default_rng(5), pool="serial") as loader:
+        orders = [numbers(loader) for _ in range(2)]
+        state = loader.state_dict()
+        third = numbers(loader)
+    assert orders[0] != orders[1]
+    with bu.Loader([X], 8, shuffle=np.random.default_rng(7), pool="serial") as other:
+        other.load_state_dict(state)
+        assert numbers(other) == third
+    generator, given = np.random.default_rng(5), []
+
+    def batches(batch_size: int, shuffle: Any = None, **_: Any) -> Any:
+        given.append(shuffle)
+        return iter([(np.arange(3),)])
+
+    with bu.Loader(bu.CallableDataSource(batches), 3, shuffle=generator) as stream:
+        list(stream)
+    assert given == [generator]
+
+
 def test_a_stream_is_made_by_one_worker() -> None:
     def batches(batch_size: int, **_: Any) -> Any:
         return iter([(np.arange(3),), (np.arange(2),)])

@@ -12,6 +12,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
+from ..private_apis import GLOBAL_RNG
 from ..randomness import OrderKey, numpy_rng
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
@@ -130,7 +131,7 @@ def epoch_options(
     seed, blocks = without_blocks(shuffle)
     generator, shuffled, seed = _order(seed)
     part = shard_of(shard, uneven, pad_mask)
-    if part.world > 1 and generator is numpy_rng.GLOBAL:
+    if part.world > 1 and generator is GLOBAL_RNG:
         raise ArgumentError(
             f"shuffle is {shuffle!r}, which draws from NumPy's global state, of which each of the processes that share "
             f"the epoch has its own; pass the same int to all of them, or ('blocks', int)"

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
+from ..private_apis import GLOBAL_RNG
 from .hashing import digest, word
 from .keys import BatchKey
-
-GLOBAL = np.random.mtrand._rand
-"""The generator behind NumPy's functions: of ``numpy.random.seed`` and the others."""
 
 
 def check_rng(shuffle: Any) -> Any:
     """Return the generator that `shuffle` names: NumPy's global state for True. Refuse anything but a generator."""
     if shuffle is True or shuffle is np.random:
-        return GLOBAL
+        return GLOBAL_RNG
     if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
         return shuffle
     raise ArgumentTypeError(

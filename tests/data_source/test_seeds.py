@@ -9,6 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.private_apis import GLOBAL_RNG
 from batchup_ng.randomness.numpy_rng import seed_draw
 from tests.data_source.source_helpers import A, draws, flat, ids, uniform
 
@@ -29,7 +30,7 @@ def test_true_draws_a_seed_from_the_global_state_of_numpy() -> None:
     np.random.seed(9)
     ours = [flat(ids(bu.ArrayDataSource([A]), shuffle=True)) for _ in range(2)]
     np.random.seed(9)
-    assert ours == [flat(ids(bu.ArrayDataSource([A]), shuffle=seed_draw(np.random.mtrand._rand))) for _ in range(2)]
+    assert ours == [flat(ids(bu.ArrayDataSource([A]), shuffle=seed_draw(GLOBAL_RNG))) for _ in range(2)]
     assert ours[0] != ours[1]
     assert ids(bu.ArrayDataSource([A]), 10, shuffle=False) == [A.tolist()]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import sys
 import traceback
 from pathlib import Path
@@ -31,7 +30,6 @@ def main(name: str, arguments: str, *may_leave: str) -> int:
         arguments: Of the function, as JSON.
         may_leave: Kinds of things that the scene may leave in this process.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     module, function = name.split(":")
     scene = getattr(importlib.import_module(module), function)
     before = Left()

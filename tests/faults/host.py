@@ -16,6 +16,7 @@ import gc
 import json
 import math
 import os
+import resource
 import runpy
 import signal
 import subprocess
@@ -82,7 +83,8 @@ def play(request: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # TMPDIR is another now
-    start_spare()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    start_server()
     if request["arguments"][0].endswith(".py"):
         sys.argv = request["arguments"]
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -99,14 +101,14 @@ def end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def start_spare() -> None:
-    """Give the program a spare fork server, as if it had closed a pool before.
+def start_server() -> None:
+    """Start the fork server of the program, which has it until it ends, as if a pool were open all the time.
 
     It is forked from here, for an interpreter that imports all that it needs takes a third of a second; how those are
     started is tried in ``tests/work_pool``.
     """
     started, fork_server.run = fork_server.run, fork
-    fork_server.give_back(fork_server.take(1))
+    fork_server.take(1)
     fork_server.run = started
 
 

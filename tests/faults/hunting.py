@@ -23,8 +23,7 @@ def worker_pids(kind: str) -> list[int]:
     found = psutil.Process().children()
     if kind == "forkserver":
         found = [worker for server in found for worker in _children(server)]
-    spare = fork_server.spare()  # a child of this process, but no worker
-    others = [spare._process.pid] if spare else []
+    others = [server._process.pid for server in fork_server._servers]  # children of this process, but no workers
     return sorted(process.pid for process in found if process.pid not in others and _lives(process))
 
 

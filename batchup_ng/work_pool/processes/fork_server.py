@@ -6,10 +6,9 @@
       exit_code ─ pid of a worker that has ended ────────►     os.waitpid
            ◄──── ENDED pid, exit code ───────────────────
 
-Ownership. The program has one server for all of its pools. A launcher uses it from its first worker until its workers
-have ended. The last launcher leaves it for the next pool, which then does not wait for another import of NumPy and this
-package. A worker inherits its surroundings from the server: environment, folder, ``sys.path``, standard output, user,
-limits, CPUs. If these have changed, a pool starts another server.
+Ownership. All pools that are open at once share one server. A launcher uses it from its first worker until its workers
+have ended. The server ends with its last launcher. A worker inherits its surroundings from the server: environment,
+folder, ``sys.path``, standard output, user, limits, CPUs. If these have changed, a pool starts another server.
 
 The server ends when its socket is closed. If the pool's process is gone, the system kills the server and the workers.
 If the server dies for another reason, the workers live on, and their exit codes are unknown.
@@ -17,14 +16,12 @@ If the server dies for another reason, the workers live on, and their exit codes
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import os
 import random
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -50,7 +47,7 @@ ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to report the exit of a worker."""
 
 SERVER_TIMEOUT = 1.0
-"""Seconds that the server may take to end after its workers. Then it is killed."""
+"""Seconds that a closing pool gives the server to answer another thread, if other pools use the server."""
 
 _SAME = ("Uid:", "Gid:", "Groups:", "Umask:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:", "SigIgn:")
 """The lines of ``/proc/self/status`` that a process inherits from its parent."""
@@ -206,11 +203,8 @@ class ForkServer:
             hang_up(self._sock)
         else:
             self._sock.detach()  # another file may have its number by now
-        try:
-            self._process.wait(SERVER_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # an interpreter would take a while to end, and the server leaves nothing to clean up
+        self._process.wait()
         self._life.close()
 
 
@@ -238,7 +232,7 @@ def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
 # -- the servers of this program -------------------------------------------------------------------------------------
 
 _servers: list[ForkServer] = []
-"""The servers that pools use, one for each kind of surroundings, and at most one spare server without a pool."""
+"""The servers that pools use, one for each kind of surroundings."""
 
 _guard = threading.Lock()
 
@@ -247,42 +241,20 @@ def take(blas_threads: int | None) -> ForkServer:
     """Return a running server for workers with `blas_threads`, or start one."""
     surroundings = _surroundings(blas_threads)
     with _guard:
-        for server in list(_servers):
+        for server in _servers:
             usable = server.is_reachable() and not (server.ended or server.was_silent)
             if usable and surroundings is not None and server.surroundings == surroundings:
                 server.users += 1
                 return server
-            if not server.users:
-                _servers.remove(server)
-                server.close()
         _servers.append(ForkServer(blas_threads))
         return _servers[-1]
 
 
 def give_back(server: ForkServer) -> None:
-    """Stop using a server. Without users it becomes the spare one. If it is unfit, or there is a spare one, it ends."""
+    """Stop using a server. It ends with its last user."""
     with _guard:
         server.users -= 1
-        if server.users:
-            return
-        unfit = server.ended or server.was_silent or server.surroundings is None
-        _servers.remove(server)
-        if unfit or spare() is not None:
-            server.close()
-        else:
-            _servers.append(server)
-
-
-def spare() -> ForkServer | None:
-    """Return the server that no pool uses now; None if there is none."""
-    return next((server for server in _servers if not server.users), None)
-
-
-@atexit.register
-def close_spare() -> None:
-    """End the spare server."""
-    with contextlib.suppress(KeyboardInterrupt), _guard:  # the program is ending, and the server with it
-        while (server := spare()) is not None:
+        if not server.users:
             _servers.remove(server)
             server.close()
 

@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
-from cloudpickle import cloudpickle as internals  # names that are not public: the same since version 3.0
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
@@ -38,6 +37,7 @@ from ...data_source.array import ArrayDataSource
 from ...data_source.base import AbstractDataSource
 from ...error_context import function_name, raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
+from ...private_apis import CLASS_SETSTATE, classes_by_value, goes_by_name, set_class_state
 from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
 
@@ -55,10 +55,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is CACHED and not _goes_by_name(obj):
+        if kind is CACHED and not goes_by_name(obj):
             options = obj.cache_parameters()
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
-        if kind is typing.NewType and not _goes_by_name(obj):
+        if kind is typing.NewType and not goes_by_name(obj):
             return typing.NewType, (obj.__name__, obj.__supertype__), {"__module__": obj.__module__}
         if tensors.is_tensor(obj):
             return _reduced_tensor(obj)
@@ -103,16 +103,16 @@ class _Loader(pickle.Unpickler):
     _known: frozenset[type] | None = None
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == internals.__name__:
+        if module == CLASS_SETSTATE[0]:
             if self._known is None:
-                self._known = frozenset(internals._DYNAMIC_CLASS_TRACKER_BY_CLASS)
-            if name == "_class_setstate":
+                self._known = classes_by_value()
+            if name == CLASS_SETSTATE[1]:
                 return self._set_state
         return super().find_class(module, name)
 
     def _set_state(self, kind: type, state: Any) -> type:
         if self._known is None or kind not in self._known:
-            internals._class_setstate(kind, state)
+            set_class_state(kind, state)
         return kind
 
 
@@ -321,12 +321,6 @@ def _is_found(name: str, path: Any) -> bool:
             if finder.find_spec(name, path) is not None:
                 return True
     return False
-
-
-def _goes_by_name(obj: Any) -> bool:
-    """Return whether a worker finds `obj` by its name, by cloudpickle's rule for functions."""
-    found = internals._lookup_module_and_qualname(obj)
-    return found is not None and not internals._is_registered_pickle_by_value(found[0])
 
 
 def _cached(function: Callable[..., Any], maxsize: int | None, typed: bool) -> Any:

@@ -107,7 +107,6 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         nothing but what process 1 is to reap may be left, which does not count.
     """
     dispatcher.CLOSE_TIMEOUT = dispatcher.GRACE = patience
-    fork_server.SERVER_TIMEOUT = min(patience, fork_server.SERVER_TIMEOUT)
     pool = make_pool(kind)
     # In four batches, one after the other: a worker that is stuck in one may hold the next.
     rows = planned_rows()[POSITION : POSITION + 4 * BATCH : BATCH].tolist()
@@ -124,6 +123,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
             (server,) = psutil.Process().children()
             stop(server.pid)
             pids.append(server.pid)
+            fork_server.give_back(fork_server._servers[0])  # by the program: the pool is its last user
         pool.close()
 
         def left() -> dict[int, str]:

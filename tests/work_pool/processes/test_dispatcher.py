@@ -172,7 +172,8 @@ def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.Mon
             busy.join()
 
 
-def test_results_arrive_while_a_worker_cannot_be_replaced() -> None:
+def test_results_arrive_while_a_worker_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHUP_NG_TESTS_OF_STARTS", "yes")  # a server of its own
     with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
         one(pool, os.getpid)
         first, second = pool._dispatcher.pids()

@@ -106,30 +106,18 @@ def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -
             each.wait()
 
 
-def server_of_a_new_pool() -> int:
-    with starting("forkserver") as starter:
-        worker = started(starter)
-        pid = server_of(starter).pid
-        assert worker.end() == 0
-    return int(pid)
-
-
-def test_the_next_pool_has_the_server_of_the_last_if_its_workers_are_to_be_the_same(
+def test_pools_share_a_server_if_their_workers_have_the_same_surroundings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first = server_of_a_new_pool()
-    assert server_of_a_new_pool() == first
     with starting("forkserver") as one:
         assert one.start().end() == 0
-        assert server_of(one).pid == first == server_of_a_new_pool(), "one is enough for pools that are open at once"
         with monkeypatch.context() as patch, starting("forkserver") as other:
             patch.setenv("BATCHUP_NG_ANYTHING", "else")
             assert other.start().end() == 0
-            changed = server_of(other).pid
-            assert changed != first
-    assert not psutil.pid_exists(first), "one is enough to keep"
-    assert server_of_a_new_pool() != changed
-    assert not psutil.pid_exists(changed)
+            changed = server_of(other)
+            assert changed != server_of(one)
+        assert not changed.is_running()
+        assert server_of(one).is_running()
     as_it_was = fork_server._surroundings(1)
     for change in (
         lambda patch: patch.chdir(tmp_path),
@@ -209,7 +197,7 @@ def test_two_pools_at_once_have_one_server_and_either_may_end_first() -> None:
         server = server_of(first)
         later = started(first)
         assert [workers[0].end(), later.end()] == [0, 0]
-    assert server.is_running(), "it stays for the next pool"
+    assert not server.is_running()
 
 
 def test_threads_that_start_pools_at_once_get_one_server() -> None:
@@ -258,38 +246,35 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
         assert again.end() == 0
 
 
-def test_a_spare_server_that_was_killed_or_has_not_answered_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    with starting("forkserver") as starter:
-        worker = started(starter)
-        silent = server_of(starter)
-        silent.suspend()
+@pytest.mark.parametrize("act", ["suspend", "kill"])
+def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(act: str) -> None:
+    with starting("forkserver") as one:
+        worker = started(one)
+        unfit = server_of(one)
+        getattr(unfit, act)()
         assert worker.end() == EXIT_UNKNOWN
-        monkeypatch.setattr(fork_server, "SERVER_TIMEOUT", 0.05)
-    monkeypatch.undo()
-    second = psutil.Process(server_of_a_new_pool())
-    assert second != silent
-    second.kill()
-    second.wait(20)
-    third = server_of_a_new_pool()
-    assert third != second.pid
-    fork_server.close_spare()
-    assert not psutil.pid_exists(third)
+        unfit.resume() if act == "suspend" else unfit.wait(20)
+        with starting("forkserver") as other:
+            assert other.start().end() == 0
+            assert server_of(other) != unfit
+    assert not unfit.is_running()
 
 
-def test_a_fork_of_the_users_leaves_the_spare_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = server_of_a_new_pool()
-    with monkeypatch.context() as patch:
-        patch.setattr(fork_server, "ForkServer", lambda blas_threads: types.SimpleNamespace(users=1))
-        pid = os.fork()
-        if pid == 0:
-            try:
-                new = fork_server.take(1)
-                fork_server.close_spare()
-                os._exit(not isinstance(new, types.SimpleNamespace))
-            finally:
-                os._exit(2)
-        assert os.waitpid(pid, 0)[1] == 0
-    assert server_of_a_new_pool() == first
+def test_a_fork_of_the_users_leaves_the_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with starting("forkserver") as starter:
+        assert starter.start().end() == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(fork_server, "ForkServer", lambda blas_threads: types.SimpleNamespace(users=1))
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    os._exit(not isinstance(fork_server.take(1), types.SimpleNamespace))
+                finally:
+                    os._exit(2)
+            assert os.waitpid(pid, 0)[1] == 0
+        server = server_of(starter)
+        assert starter.start().end() == 0
+        assert server_of(starter) == server
 
 
 def test_a_server_that_dies_before_it_answers_leaves_no_worker_on_the_socket_of_another(
