@@ -15,7 +15,7 @@ from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.drawn import DrawnKey
-from ..sampling.plans.listed import ListedPlan, walked
+from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_sources
@@ -89,7 +89,7 @@ class ChoiceDataSource(PlannedDataSource):
     def _drawn(self, parts: Sequence[RowPlan], rng: Any) -> RowPlan:
         """Return the rows of each batch, with the turns of the sources drawn from `rng` as BatchUp drew them."""
         counts = [part.n_in_any_order for part in parts]
-        turns = _in_turn([walked(part) for part in parts], self._turns(counts, rng))
+        turns = _in_turn([part.walk() for part in parts], self._turns(counts, rng))
         known = None if None in counts else sum(n for n in counts if n is not None)
         alike = self._spread(counts) or len(set(counts)) == 1
         return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known if alike else None)

@@ -128,8 +128,8 @@ def epoch_options(
         ArgumentTypeError: an option is of a wrong kind.
     """
     number = validation.not_negative("epoch", epoch)
-    seed, blocks = without_blocks(shuffle)
-    generator, shuffled, seed = _order(seed)
+    order, blocks = without_blocks(shuffle)
+    generator, shuffled, seed = _order(order)
     part = shard_of(shard, uneven, pad_mask)
     if part.world > 1 and generator is GLOBAL_RNG:
         raise ArgumentError(

@@ -12,7 +12,7 @@ from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey
-from ..sampling.plans.listed import ListedPlan, walked
+from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples
 from .base import AbstractDataSource
 from .epoch_options import EpochOptions
@@ -37,7 +37,7 @@ class TakeDataSource(Wrapped):
         part = self.source.row_plan(batch_size, key, drop_last)
         if isinstance(key, DrawnKey):
             n_batches = self.row_plan(batch_size, ANY_ORDER, drop_last).n_in_any_order
-            return ListedPlan(_first(walked(part), self.n, first_rows, drop_last), n_batches)
+            return ListedPlan(_first(part.walk(), self.n, first_rows, drop_last), n_batches)
         return first_samples(part, batch_size, self.n, drop_last)
 
     def rows_at(self, positions: Any) -> Any:
@@ -82,7 +82,7 @@ class RoundsDataSource(Wrapped):
 
         if isinstance(key, DrawnKey):
             n_batches = self.row_plan(batch_size, ANY_ORDER, drop_last).n_in_any_order
-            return ListedPlan(_until_empty(walked(plan_of(which)) for which in self._rounds()), n_batches)
+            return ListedPlan(_until_empty(plan_of(which).walk() for which in self._rounds()), n_batches)
         first = plan_of(0)
         return first if first.n_batches == math.inf else RoundsPlan(plan_of, self.times, first.n_in_any_order)
 

@@ -13,7 +13,7 @@ from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..randomness.numpy_rng import seed_draw
-from .plans.listed import ListedPlan, walked
+from .plans.listed import ListedPlan
 from .plans.rows import RowPlan, SamplerPlan, count_batches
 
 
@@ -127,7 +127,7 @@ class AbstractSampler:
 
 def planned_rows(node: Any, batch_size: int, rng: Any, drop_last: bool) -> Iterator[Any]:
     """Yield the rows of each batch of a sampler's or source's ``row_plan``; its seed is drawn once from `rng`."""
-    yield from walked(node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last))
+    yield from node.row_plan(batch_size, None if rng is None else OrderKey(seed_draw(rng), 0), drop_last).walk()
 
 
 class PlannedSampler(AbstractSampler):

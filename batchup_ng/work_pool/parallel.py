@@ -62,6 +62,7 @@ class WithConsumerMaps(EpochSource):
         return combined([Traits(of_pool=True), *[node.own_traits() for node in self._maps]])
 
     def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+        options = options.opened() if self.has_plan else options
         epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
         with BatchIterator(epoch, self.start(epoch, path=path)) as iterator:
             yield from iterator

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import ArgumentTypeError
 from ...randomness import OrderKey
 from ...randomness.numpy_rng import seed_draw
-from .listed import ListedPlan, walked
+from .listed import ListedPlan
 from .rows import RowPlan
 
 
@@ -52,17 +52,20 @@ def listed_epoch(
 ) -> ListedPlan:
     """Return the rows of an epoch from a plan by ``row_plan``, each batch when it is first requested.
 
-    If the number of batches depends on the order, they are counted in another such plan, with a copy of the generator.
-    A source without `n_samples` is not asked for its rows twice.
+    Nothing is drawn before. If the number of batches depends on the order, they are counted in another such plan, with
+    a copy of the generator. A source without `n_samples` is not asked for its rows twice.
     """
-    copied = DrawnKey(rng=copy.deepcopy(key.rng)) if isinstance(key, DrawnKey) else key
-    plan = row_plan(batch_size, key, drop_last)
+    again = DrawnKey(rng=copy.deepcopy(key.rng)) if isinstance(key, DrawnKey) else key
+    other = row_plan(batch_size, again, drop_last)
+
+    def listed() -> Iterator[Any]:
+        yield from row_plan(batch_size, key, drop_last).walk()
 
     def count() -> float:
-        if plan.n_in_any_order is not None:
-            return plan.n_in_any_order
+        if other.n_in_any_order is not None:
+            return other.n_in_any_order
         if n_samples is None:
             raise ArgumentTypeError("the number of batches of this source is not known, so it has no len()")
-        return sum(1 for _ in walked(row_plan(batch_size, copied, drop_last)))
+        return sum(1 for _ in other.walk())
 
-    return ListedPlan(walked(plan), plan.n_in_any_order, count)
+    return ListedPlan(listed(), other.n_in_any_order, count)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...errors import PoolClosed
 from .rows import RowPlan
 
 REMEMBERED = 4096
@@ -29,6 +30,7 @@ class ListedPlan(RowPlan):
         self._count = count
         self._memory: dict[int, Any] = {}
         self._next = 0
+        self._broken_off = ""  # by which exception
         self._lock = threading.Lock()
 
     @property
@@ -43,7 +45,11 @@ class ListedPlan(RowPlan):
             self.has(self._next)
         return self.told
 
+    def walk(self) -> Iterator[Any]:
+        return self._drawn
+
     def has(self, number: int) -> bool:
+        """Return whether there is a batch `number`. The iterator is asked for the batches up to it."""
         with self._lock:
             return self._drawn_to(number)
 
@@ -57,21 +63,18 @@ class ListedPlan(RowPlan):
         )
 
     def _drawn_to(self, number: int) -> bool:
-        while self._next <= number:
-            try:
+        if self._broken_off and self._next <= number:
+            raise PoolClosed(f"{self._broken_off} broke off the listing of this epoch's rows; make its plan again")
+        try:
+            while self._next <= number:
                 self._memory[self._next] = next(self._drawn)
-            except StopIteration:
-                self.told = self._next
-                return False
-            if self.told == math.inf:
-                self._memory.pop(self._next - REMEMBERED, None)
-            self._next += 1
+                if self.told == math.inf:
+                    self._memory.pop(self._next - REMEMBERED, None)
+                self._next += 1
+        except StopIteration:
+            self.told = self._next
+            return False
+        except BaseException as error:  # a generator that has raised would pass for one at its end
+            self._broken_off = type(error).__name__
+            raise
         return True
-
-
-def walked(plan: RowPlan) -> Iterator[Any]:
-    """Yield the rows of batch after batch."""
-    number = 0
-    while plan.has(number):
-        yield plan.rows(number)
-        number += 1

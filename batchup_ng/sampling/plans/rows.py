@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,10 +62,6 @@ class RowPlan:
         """The number of batches in every order of the source; None if it depends on the order."""
         return self.n_batches
 
-    def has(self, number: int) -> bool:
-        """Return whether there is a batch `number`. A list asks for the batches up to it."""
-        return number < self.n_batches
-
     def samples_before(self, number: int) -> int:
         """Return how many samples the batches before `number` have."""
         if self.sizes is not None:
@@ -90,6 +86,13 @@ class RowPlan:
     def rows(self, number: int) -> Any:
         """Return the rows of batch `number`, which must be in range."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def walk(self) -> Iterator[Any]:
+        """Return an iterator of the rows of batch after batch. A listed plan is used up by it."""
+        number = 0
+        while number < self.n_batches:
+            yield self.rows(number)
+            number += 1
 
     def rows_between(self, start: int, stop: int) -> Any:
         """Return the rows from one position to another, both in range, if the samples are one sequence."""
@@ -196,8 +199,9 @@ class _TogetherPlan(RowPlan):
         counts = [part.n_in_any_order for part in self._parts]
         return None if None in counts else min(n for n in counts if n is not None)
 
-    def has(self, number: int) -> bool:
-        return all(part.has(number) for part in self._parts)
+    def walk(self) -> Iterator[Any]:
+        together = zip(*[part.walk() for part in self._parts], strict=False)
+        return map(trim_rows, together) if self._trim else together
 
     @functools.cached_property
     def sizes(self) -> Sizes | None:  # type: ignore[override]

@@ -105,8 +105,10 @@ def leaves_with(frame: Any) -> bool:
 
     Python deals with signals before it, where the lock is given back, and behind it.
     """
-    code = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 6 : 2]
-    return len(code) == 3 and set(code) == {dis.opmap["LOAD_CONST"]}
+    code = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 8 : 2]
+    if code[:1] == bytes([dis.opmap.get("SWAP", 0)]):  # below it lies the value of a ``return``
+        code = code[1:]
+    return len(code) >= 3 and set(code[:3]) == {dis.opmap["LOAD_CONST"]}
 
 
 N = 24

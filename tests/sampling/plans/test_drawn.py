@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import signal
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
+from tests.faults.scenes.strikes import Rang, Strike, ring
 
 Plan = Any
 
@@ -107,7 +110,18 @@ def test_one_permutation_is_drawn_each_time_that_a_repetition_begins(
     assert [tuple(map(len, batch)) for batch in found] == [tuple(map(len, batch)) for batch in expected]
 
 
-def test_nothing_is_drawn_before_the_first_batch_and_no_more_than_needed() -> None:
+@pytest.mark.parametrize("name", SOURCES)
+def test_nothing_is_drawn_before_the_first_batch(name: str) -> None:
+    rng = np.random.RandomState(1)
+    before = repr(rng.get_state())
+    plan = SOURCES[name]().plan(3, shuffle=rng)
+    assert len(plan) > 0
+    assert repr(rng.get_state()) == before
+    next(iter(plan))
+    assert repr(rng.get_state()) != before
+
+
+def test_no_more_is_drawn_than_is_needed() -> None:
     class Counting(np.random.RandomState):
         drawn = 0
 
@@ -123,3 +137,44 @@ def test_nothing_is_drawn_before_the_first_batch_and_no_more_than_needed() -> No
         for number in range(6):
             next(plan)
             assert rng.drawn == number // 2 + 1
+
+
+SMALL: dict[str, Any] = {
+    "one": lambda: column(4, 2),
+    "side by side": lambda: bu.CompositeDataSource([column(2, 3), column(5)], trim=False),
+    "by turns": lambda: bu.ChoiceDataSource([column(3), column(4)]),
+    "rounds": lambda: bu.repeat(column(2), 3),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_exception_at_any_line_loses_no_batch_in_silence(name: str) -> None:
+    """Whoever holds the plan goes on with the next batches after it, or is told that it is broken off."""
+    source = SMALL[name]()
+
+    def new() -> Plan:
+        return source.plan(2, shuffle=np.random.RandomState(5))
+
+    expected = [repr(planned.rows) for planned in new()]
+    endings, handler = [], signal.signal(signal.SIGALRM, ring)
+    try:
+        for number in itertools.count():
+            plan, found, ending = new(), [], "not struck"
+            for place in range(len(expected) + 2):  # one is struck, and one is beyond the end
+                try:
+                    with Strike(number, signal.SIGALRM, lines=True) if place == 1 else contextlib.nullcontext():
+                        found.append(repr(plan[len(found)].rows))
+                except Rang:
+                    ending = "went on"
+                except IndexError:
+                    assert found == expected
+                except bu.PoolClosed:
+                    ending = "told"
+            assert found == expected[: len(found)]
+            assert found == expected or ending == "told"
+            endings.append(ending)
+            if ending == "not struck":
+                break
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert {"told", "went on"} <= set(endings)
