@@ -158,7 +158,7 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
 
 def _some(node: Shown, count: Iterator[int]) -> tuple[Sequence[Shown], int]:
     """Return the parts of a node that fit, and the number of the others."""
-    parts = _safely(node.children)
+    parts = _safely(type(node).children, node)
     shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
     return shown, len(parts) - len(shown)
 

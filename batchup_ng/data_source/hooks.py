@@ -245,7 +245,7 @@ def nodes_of(root: SourceNode, below_orders: bool = True) -> list[SourceNode]:
         if id(node) in found:
             return
         if below_orders or not node.own_traits().orders_rows:
-            for child in node.children():
+            for child in type(node).children(node):  # a user's object may have an attribute of this name
                 visit(child)
         found[id(node)] = node
 

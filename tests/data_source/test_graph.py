@@ -113,6 +113,13 @@ def test_the_children_of_a_users_source_are_the_sources_among_its_attributes(hel
     assert "fn=unchanged" in repr(source)
 
 
+def test_an_attribute_named_children_is_one_like_others() -> None:
+    source = Holding(children=[MAPPED])
+    assert nodes_of(source) == [ARRAY, MAPPED, source]
+    assert source.traits.resizes
+    assert "fn=unchanged" in repr(source)
+
+
 def test_an_attribute_named_rng_is_no_map_that_draws() -> None:
     source = Holding(rng=np.random.RandomState(1))
     assert source.children() == ()
