@@ -41,16 +41,18 @@ EXTRAS = {
         "datasets>=2.19",
     ],
     "docs": ["sphinx>=7.2", "myst-parser>=3.0", "furo>=2024.1.29"],
-    "test": ["pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "psutil>=5.9", "tabulate>=0.9"],
+    "test": [
+        "pytest>=8.2", "hypothesis>=6.100", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "psutil>=5.9", "tabulate>=0.9",
+    ],
     "lint": ["ruff>=0.15"],
     "types": ["mypy>=1.15", "types-psutil>=5.9"],
     "release": ["build>=1.0", "setuptools>=70", "tox>=4.20", "wheel>=0.43"],
 }
 # With all libraries and tools that a test, an example or .ci/run uses, and with one torch, the pinned one.
 TESTED = [
-    "pytest-cov>=7.0", "pytest-xdist>=3.6", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0",
-    "pyarrow>=14.0", "albumentations>=2.0", "webdataset>=0.2.100", "ml-pyxis>=0.4.dev0", "protobuf>=4.21",
-    "safetensors>=0.4", "tables>=3.9",
+    "pytest-cov>=7.0", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0", "pyarrow>=14.0",
+    "albumentations>=2.0", "webdataset>=0.2.100", "ml-pyxis>=0.4.dev0", "protobuf>=4.21", "safetensors>=0.4",
+    "tables>=3.9",
 ]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)

@@ -42,6 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run all tests in two processes, and a part of them, named on the command line, in this one."""
+    return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -235,8 +235,8 @@ def run_tests(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     environment.pop("PYTEST_ADDOPTS", None)
     environment.pop("PYTEST_CURRENT_TEST", None)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it rewrites all modules of each, which takes half a second
-    options = ["-q", "-rA", "-p", "no:cacheprovider", "-p", "pytest_timeout", f"--junitxml={REPORT}"]
-    options += [f"--timeout={2 * LIMIT:.0f}", "--timeout-method=signal"]
+    options = ["-q", "-rA", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "xdist.plugin"]
+    options += [f"--junitxml={REPORT}", f"--timeout={2 * LIMIT:.0f}", "--timeout-method=signal"]
     command = [sys.executable, "-m", "pytest", *options, *[f"tests/{test}" for test in tests]]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
