@@ -45,8 +45,6 @@ from .data_source import (
     CallableDataSource,
     ChoiceDataSource,
     CompositeDataSource,
-    FilesDataSource,
-    FilesReport,
     IteratorDataSource,
     MapDataSource,
     RandomAccessDataSource,
@@ -54,10 +52,6 @@ from .data_source import (
     batch_map_mean,
     coerce_data_source,
     concat,
-    from_csv,
-    from_file,
-    from_folder,
-    from_table,
     mix,
     repeat,
     split,
@@ -66,6 +60,7 @@ from .data_source import (
     write_errors,
 )
 from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
+from .datasets import FilesDataSource, FilesReport, from_csv, from_file, from_folder, from_table
 from .errors import (
     AccountingError,
     ArgumentError,

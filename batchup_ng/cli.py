@@ -14,8 +14,8 @@ from typing import Any
 
 from ._version import __version__
 from .data_source.array import ArrayDataSource
-from .data_source.files import named
-from .data_source.from_file import from_file, is_stored
+from .datasets.files import named
+from .datasets.from_file import from_file, is_stored
 from .demo.job import WANTED_ACCURACY, run_demo
 from .display import counted, progress_bar
 from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, WriteError

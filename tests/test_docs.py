@@ -167,9 +167,12 @@ def documented(inventory: Any) -> set[str]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "module",
-    [batchup_ng, batchup_ng.data_source, batchup_ng.sampling, batchup_ng.work_pool, batchup_ng.errors, testing],
+    [
+        batchup_ng, batchup_ng.data_source, batchup_ng.datasets, batchup_ng.sampling, batchup_ng.work_pool,
+        batchup_ng.errors, testing,
+    ],
     ids=lambda module: module.__name__,
-)
+)  # fmt: skip
 def test_every_public_name_is_in_the_reference(module: ModuleType, inventory: Any) -> None:
     names = documented(inventory)
     missing = []

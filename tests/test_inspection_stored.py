@@ -14,7 +14,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import cli
-from batchup_ng.data_source.from_file import FORMATS
+from batchup_ng.datasets.from_file import FORMATS
 from batchup_ng.inspection import reading_cost
 from batchup_ng.inspection.reading_cost import Costs, advice, seconds_a_batch
 

@@ -57,8 +57,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "ParquetRows": lambda path: bu.ParquetRows(path, "x"),
     "ZarrRows": bu.ZarrRows,
     "BatchIterator.load_state": resume,
-    "data_source.from_csv": bu.from_csv,
-    "data_source.from_folder": lambda path: bu.from_folder(path.parent, exclude=path),
+    "datasets.from_csv": bu.from_csv,
+    "datasets.from_folder": lambda path: bu.from_folder(path.parent, exclude=path),
     "data_source.subset": lambda path: bu.ArrayDataSource([np.arange(3)]).subset(exclude=path),
 }
 """All that reads a file which a user names."""

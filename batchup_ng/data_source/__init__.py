@@ -8,11 +8,7 @@ from .choice import ChoiceDataSource
 from .composite import CompositeDataSource
 from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
-from .exclusion import write_errors
-from .files import FilesDataSource, FilesReport
-from .from_file import from_file
-from .from_folder import from_folder
-from .from_table import from_csv, from_table
+from .error_list import write_errors
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
 from .functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .indexed import IndexedDataSource
@@ -35,8 +31,6 @@ __all__ = [
     "CompositeDataSource",
     "ConcatDataSource",
     "Epochs",
-    "FilesDataSource",
-    "FilesReport",
     "IndexedDataSource",
     "IteratorDataSource",
     "MapDataSource",
@@ -51,10 +45,6 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
-    "from_csv",
-    "from_file",
-    "from_folder",
-    "from_table",
     "mix",
     "repeat",
     "split",

@@ -15,7 +15,7 @@ from ..sampling.standard import row_numbers
 from .array import ArrayDataSource
 from .base import AbstractDataSource, PlannedDataSource
 from .composite import checked_source, checked_sources
-from .exclusion import excluded_positions
+from .error_list import excluded_positions
 from .filtering import filter_samples
 from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource

@@ -14,17 +14,11 @@ from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
 from ..accessors.storage.arrow_column import ArrowColumn
-from ..data_source import (
-    AbstractDataSource,
-    ArrayDataSource,
-    ConcatDataSource,
-    FilesDataSource,
-    SubsetDataSource,
-    TakeDataSource,
-)
+from ..data_source import AbstractDataSource, ArrayDataSource, ConcatDataSource, SubsetDataSource, TakeDataSource
 from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.state import digest
 from ..data_source.hooks import nodes_of
+from ..datasets import FilesDataSource
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import integer, positive_int
 

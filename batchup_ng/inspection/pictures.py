@@ -19,11 +19,11 @@ from PIL import Image
 
 from ..accessors.image_decoding import FORMATS
 from ..accessors.storage.open_file import regular
-from ..data_source.csv_file import csv_rows
-from ..data_source.exclusion import write_errors
-from ..data_source.files import FilesDataSource
-from ..data_source.from_folder import from_folder
-from ..data_source.from_table import from_csv
+from ..csv_file import csv_rows
+from ..data_source.error_list import write_errors
+from ..datasets.files import FilesDataSource
+from ..datasets.from_csv import from_csv
+from ..datasets.from_folder import from_folder
 from ..display import printable
 from ..error_context import shortened
 from ..errors import ArgumentError, SampleWarning, TooManyErrors

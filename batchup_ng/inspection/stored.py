@@ -8,7 +8,7 @@ from typing import Any
 
 from ..accessors.storage.remote import is_remote
 from ..data_source.array import ArrayDataSource
-from ..data_source.from_file import from_file
+from ..datasets.from_file import from_file
 from ..display import array_words, counted, in_bytes
 from ..error_context import shortened
 from ..errors import BatchError

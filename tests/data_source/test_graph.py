@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import data_source, work_pool
+from batchup_ng import data_source, datasets, work_pool
 from batchup_ng.data_source.hooks import SourceNode, Traits, nodes_of
 from batchup_ng.errors import RepeatedEpochWarning
 from batchup_ng.work_pool.prefetch import PrefetchDataSource
 
 POOL = bu.SerialPool()
 ARRAY, OTHER = bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])
-REPORT = data_source.FilesReport("here", 10, {})
+REPORT = bu.FilesReport("here", 10, {})
 ABSTRACT = {data_source.AbstractDataSource, data_source.PlannedDataSource, data_source.RandomAccessDataSource}
 
 
@@ -31,7 +31,7 @@ def stream(batch_size: int, **options: Any) -> Iterator[Any]:
 
 MADE: list[tuple[Callable[[], Any], list[SourceNode], str]] = [
     (lambda: ARRAY, [], "uses_shuffle orders_rows"),
-    (lambda: data_source.FilesDataSource([np.arange(10)], REPORT, False), [], "uses_shuffle orders_rows"),
+    (lambda: bu.FilesDataSource([np.arange(10)], REPORT, False), [], "uses_shuffle orders_rows"),
     (lambda: bu.CallableDataSource(stream), [], "runs_user_code takes_options uses_shuffle"),
     (lambda: bu.IteratorDataSource(stream(4)), [], "runs_user_code"),
     (lambda: bu.CompositeDataSource([ARRAY, OTHER]), [ARRAY, OTHER], "uses_shuffle orders_rows"),
@@ -66,7 +66,7 @@ def test_each_kind_of_source_names_its_children_and_traits(make: Any, children: 
 
 
 def test_each_kind_of_source_is_tested() -> None:
-    exported = [getattr(module, name) for module in (data_source, work_pool) for name in module.__all__]
+    exported = [getattr(module, name) for module in (data_source, datasets, work_pool) for name in module.__all__]
     kinds = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, SourceNode)}
     assert {type(make()) for make, *_ in MADE} == kinds - ABSTRACT | {PrefetchDataSource}
 

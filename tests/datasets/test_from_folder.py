@@ -19,7 +19,7 @@ from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.accessors.image_decoding import FORMATS
-from batchup_ng.data_source.from_folder import EXTENSIONS
+from batchup_ng.datasets.from_folder import EXTENSIONS
 
 
 def tree(root: Path, *files: str) -> str:

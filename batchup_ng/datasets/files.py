@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..data_source.array import ArrayDataSource
 from ..display import counted, printable
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
-from .array import ArrayDataSource
 
 Reader: TypeAlias = Callable[..., Any]
 """Makes the accessor of files. It is called with a sequence of paths, and with a size if the user gave one."""

@@ -22,8 +22,8 @@ from ..accessors.storage import (
 )
 from ..accessors.storage.remote import is_remote
 from ..accessors.storage.shard_paths import shard_paths
+from ..data_source.array import ArrayDataSource
 from ..errors import ArgumentError, ArgumentTypeError, BatchupError
-from .array import ArrayDataSource
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from ..errors import ArgumentError
+from .errors import ArgumentError
 
 
 def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.from_file import FORMATS
+from batchup_ng.datasets.from_file import FORMATS
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)

@@ -1,24 +1,24 @@
-"""The bad samples of an epoch as a CSV file. Later sources use it as an exclusion list."""
+"""The bad samples of an epoch as a CSV file, which later sources take as ``exclude=``.
+
+``subset`` goes by the rows in it, here; sources of files go by the paths (``datasets/exclusion.py``).
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..accessors.storage.remote import is_remote
+from ..csv_file import csv_rows
 from ..error_context import shortened
-from ..errors import ArgumentError, ArgumentTypeError, BatchError, SampleWarning
+from ..errors import ArgumentError, ArgumentTypeError, BatchError
 from ..sampling.standard import check_row_numbers, row_numbers
-from ..warn import warn_consumer
 from .base import AbstractDataSource
-from .csv_file import csv_rows
 from .epoch.state_file import replace_text
-from .files import named
 
 COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
 """Columns of the file. Except ``error`` and ``message``, each is an attribute of :class:`~batchup_ng.BatchError`."""
@@ -81,57 +81,6 @@ def absolute(path: str | os.PathLike[str], folder: str | os.PathLike[str] = "") 
     return text if is_remote(text) else os.path.abspath(os.path.join(folder, text))
 
 
-def excluded_paths(exclude: Any) -> dict[str, set[str]]:
-    """Return the file names on an exclusion list, a CSV file or paths, by the absolute path of their folder.
-
-    Relative paths in a CSV file are relative to the folder of that file.
-    """
-    if exclude is None:
-        return {}
-    folder: str | os.PathLike[str] = ""
-    if isinstance(exclude, (str, os.PathLike)):
-        folder, exclude = os.path.dirname(exclude), [_filled(entry, "source", exclude) for entry in _read(exclude)]
-    if not isinstance(exclude, Iterable):
-        raise ArgumentTypeError(f"exclude must be a CSV file or paths, not {exclude!r:.80}; leave it out")
-    folders: dict[str, set[str]] = {}
-    for each in exclude:
-        if not isinstance(each, (str, os.PathLike)):
-            raise ArgumentTypeError(f"exclude must be a CSV file or paths, and holds {each!r:.80}; leave it out")
-        where, name = os.path.split(absolute(each, folder))
-        folders.setdefault(where, set()).add(name)
-    return folders
-
-
-def unmatched_paths(exclude: Any, excluded: Mapping[str, Iterable[str]], found: Iterable[str]) -> list[str]:
-    """Return the paths on an exclusion list that are not in `found`, sorted, and warn of them.
-
-    Args:
-        exclude: The list as the user gave it.
-        excluded: The result of :func:`excluded_paths` for it.
-
-    Raises:
-        ArgumentError: the list has paths, and none of them was found.
-    """
-    listed = {os.path.join(folder, name) for folder, names in excluded.items() for name in names}
-    unmatched = sorted(listed.difference(map(absolute, found)))
-    if not unmatched:
-        return []
-    if isinstance(exclude, (str, os.PathLike)):
-        seen_from = f"relative ones in {os.fspath(exclude)!r} are seen from its folder"
-    else:
-        seen_from = f"relative ones are seen from {os.getcwd()!r}"
-    if len(unmatched) == len(listed):
-        raise ArgumentError(
-            f"exclude must have paths of files here, and none of its paths is one: {named(unmatched)}; {seen_from}; "
-            f"pass the list of these files, or None"
-        )
-    warn_consumer(
-        f"exclude has paths that match no file here: {named(unmatched)} of {len(listed):,}; {seen_from}",
-        SampleWarning,
-    )
-    return unmatched
-
-
 def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.ndarray:
     """Return the positions on an exclusion list, within the `n` of the unshuffled epoch of `source`.
 
@@ -141,7 +90,7 @@ def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.n
         positions = row_numbers("exclude", exclude)
         check_row_numbers("exclude", positions, n)
         return np.where(positions < 0, positions + n, positions)
-    rows, entries = source.rows_at(np.arange(n)), _read(exclude)
+    rows, entries = source.rows_at(np.arange(n)), read_errors(exclude)
     bad = np.array([_row(entry, exclude) for entry in entries], np.int64)
     if not isinstance(rows, np.ndarray):
         raise ArgumentTypeError("exclude: a source of several sources has no single rows; give it to subset of each")
@@ -161,7 +110,7 @@ def _is_named(listed: str, name: str | None, folder: str) -> bool:
 
 
 def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
-    row = _filled(entry, "row", path)
+    row = filled(entry, "row", path)
     if not row.isdecimal():
         raise ArgumentError(
             f"exclude: {os.fspath(path)!r} names row {row!r:.80}, which is one of several sources; give those to subset"
@@ -169,7 +118,13 @@ def _row(entry: dict[str, str], path: str | os.PathLike[str]) -> int:
     return int(row)
 
 
-def _read(path: str | os.PathLike[str]) -> list[dict[str, str]]:
+def read_errors(path: str | os.PathLike[str]) -> list[dict[str, str]]:
+    """Return the entries of a list, each a dict of its cells by column.
+
+    Raises:
+        ArgumentError: the file is no CSV file, or lacks the columns of rows and paths.
+        OSError: the file cannot be read.
+    """
     rows = csv_rows(path)
     header = next(rows, [])
     if not {"row", "source"} <= set(header):
@@ -180,7 +135,8 @@ def _read(path: str | os.PathLike[str]) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def _filled(entry: dict[str, str], column: str, path: str | os.PathLike[str]) -> str:
+def filled(entry: dict[str, str], column: str, path: str | os.PathLike[str]) -> str:
+    """Return the cell of an entry in the list at `path`. Raise if it is empty."""
     if not entry[column]:
         raise ArgumentError(
             f"exclude: {os.fspath(path)!r} has an entry without {column}: {entry.get('message', '')!r:.200}; delete it"

@@ -1,0 +1,81 @@
+"""A source over the images that a CSV file names, with labels from its columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from .. import validation
+from ..accessors.image_files import ImageFiles
+from ..csv_file import csv_rows
+from ..errors import ArgumentError
+from .files import OF_IMAGES, FilesDataSource, Reader
+from .from_table import from_table
+from .table_columns import Column
+
+INT = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
+FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
+"""Cells of a CSV file that are numbers. ``007`` is text, because it may be a name. Numbers too large for a float are
+text too."""
+
+
+@validation.known_names(OF_IMAGES)
+def from_csv(
+    path: str | os.PathLike[str], image: str = "path", label: str | None = None,
+    size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
+    class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
+    exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, delimiter: str = ",",
+) -> FilesDataSource:  # fmt: skip
+    """Return a source of the images that a CSV file names. This is :func:`from_table` without a further library.
+
+    The file is UTF-8 and begins with the names of its columns. A column has whole numbers if all of its cells are whole
+    numbers, else floats if all are numbers, else text. So ``NA`` and ``007`` are text, and an empty cell is empty text,
+    which is no class. Arguments not listed here are as for :func:`from_table`.
+
+    Args:
+        path: The file.
+        root: The folder that paths are relative to. Default: the folder of the file.
+        delimiter: Character between the cells of a row.
+
+    Raises:
+        ArgumentError: the file is no CSV file in UTF-8, or a row has more or fewer cells than the first; also for the
+            reasons in :func:`from_table`.
+        OSError: the file cannot be read.
+    """
+    wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
+    table = _read_csv(path, wanted, delimiter)
+    table = {name: cells if name == image else _typed(cells) for name, cells in table.items()}
+    root = os.path.dirname(path) if root is None else root
+    source = from_table(
+        table, image, label, size, separator=separator, columns=columns, class_names=class_names, root=root,
+        missing=missing, exclude=exclude, images=images,
+    )  # fmt: skip
+    source.report = dataclasses.replace(source.report, where=os.fspath(path))
+    return source
+
+
+def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str) -> dict[str, Column]:
+    """Return the cells of some columns. `wanted` has, by column, the argument that names it."""
+    rows = csv_rows(path, delimiter)
+    header = next(rows, [])
+    places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
+    if twice := [name for name in wanted if header.count(name) > 1]:
+        raise ArgumentError(f"{os.fspath(path)!r} must have one column {twice[0]!r}, not several; rename the others")
+    cells: list[Column] = [[] for _ in wanted]
+    for row in rows:
+        for column, place in zip(cells, places, strict=True):
+            column.append(row[place])
+    return dict(zip(wanted, cells, strict=True))
+
+
+def _typed(cells: Column) -> Column:
+    if all(map(INT.fullmatch, cells)):
+        return list(map(int, cells))
+    if not all(map(FLOAT.fullmatch, cells)):
+        return cells
+    numbers = list(map(float, cells))
+    infinite = [cell for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)]
+    return numbers if all("inf" in cell.lower() for cell in infinite) else cells
