@@ -9,7 +9,9 @@ import numpy as np
 
 from ...errors import SampleReadError
 from .arrow_column import ArrowColumn, field_path
-from .arrow_types import UnfitRow, as_numbers, pyarrow
+from .arrow_types import as_numbers, pyarrow
+from .base import Files
+from .chunks import UnfitRow
 
 LARGE_ROW = 1024
 """Bytes of a row from which on rows are copied one by one: an index array would need fresh memory."""
@@ -61,26 +63,20 @@ class ArrowRows(ArrowColumn):
     def _decoded(self, handle: Any, first: int, last: int) -> Any:
         return [trusted(handle.array(number)) for number in range(first, last)]
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        if not self._mapped:
-            super()._fill(rows, out)
-            return
-        size = self.dtype.itemsize
-        n = self.row_bytes // size  # numbers of a row
+    def _copy(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        dtype = self._dtype
+        n = self.row_bytes // dtype.itemsize  # numbers of a row
         chunks = self._ends.searchsorted(rows, "right")
         begins = self._before[chunks] + rows * n
         into = out.reshape(len(out), n)  # `out` is in C order
-        of_files: list[tuple[int, Any]] = [(0, slice(None))]
-        if len(self.paths) > 1:
-            files = self._files[chunks]
-            of_files = [(file, np.flatnonzero(files == file)) for file in set(files.tolist())]
-        for file, here in of_files:
-            content = self._handle(file).bytes
-            values = content[: len(content) // size * size].view(self.dtype)
+        for number, handle in files.items():
+            here: Any = slice(None) if len(files) == 1 else np.flatnonzero(self._files[chunks] == number)
+            content = handle.bytes
+            values = content[: len(content) // dtype.itemsize * dtype.itemsize].view(dtype)
             firsts = begins[here]
             if (firsts[1:] - firsts[:-1] == n).all():
                 into[here] = values[firsts[0] : firsts[0] + len(firsts) * n].reshape(len(firsts), n)
-            elif n * size < LARGE_ROW:
+            elif n * dtype.itemsize < LARGE_ROW:
                 into[here] = values[firsts[:, None] + np.arange(n)]
             else:
                 for place, first in zip(np.arange(len(out))[here].tolist(), firsts.tolist(), strict=True):

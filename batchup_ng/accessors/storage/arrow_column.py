@@ -14,10 +14,10 @@ import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
-from .arrow_types import UnfitRow, as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
-from .base import RUN_BYTES, WINDOW_BYTES, StoredRows, StoredValues
+from .arrow_types import as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
+from .base import RUN_BYTES, Files, StoredRows, StoredValues, block_of_run, window_of_runs
 from .chunk_cache import MOST_SLOTS
-from .chunks import MIXED_FROM, ChunkedArray
+from .chunks import MIXED_FROM, ChunkedArray, UnfitRow
 from .shard_paths import shard_paths
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -88,27 +88,28 @@ class ArrowColumn(ChunkedArray, StoredValues):
         self._set_cache(cache)
         super().__init__(shard_paths(paths))
         parts = [part for number in range(len(self.paths)) for part in self._parts_of(number, shape)]
-        self._mapped = all(part.begin >= 0 for part in parts)
+        self._decodes = any(part.begin < 0 for part in parts)
         self._part_rows = max([1, *[part.rows for part in parts]])
         n = sum(part.rows for part in parts)
         if self._form is not None:
             self._shape, self._dtype = (n, *self._form.shape), self._form.dtype
             parts = [part._replace(nbytes=part.rows * self.row_bytes) for part in parts]
         self._mean_bytes = max(1, sum(part.nbytes for part in parts) // max(1, n))
-        decoded = [] if self._mapped or self._form is None else parts  # no file records the size of values
+        decoded = parts if self._decodes and self._form is not None else []  # no file records the size of values
         for part in decoded:
             self._check_claim(part.nbytes, self.paths[part.file])
-        chunks = parts if self._mapped or self._form is None else joined(parts)
+        chunks = joined(parts) if self._decodes and self._form is not None else parts
         facts = [(chunk.file, chunk.first, chunk.last, chunk.rows, chunk.begin) for chunk in chunks]
         table: np.ndarray = np.array(facts, np.int64).reshape(-1, 5).T.copy()
         self._files, self._first, self._last, lengths, begins = table
         self._ends = np.cumsum(lengths)
         self._starts = self._ends - lengths
-        if self._mapped and self._form is not None:
+        if not self._decodes and self._form is not None:
             # In numbers, not bytes: where row 0 would be if all rows before the chunk lay directly before it.
             self._before = (begins - self._starts * self.row_bytes) // self._dtype.itemsize
         self._longest = int(lengths.max(initial=1))
         self._recent = Recent(self._cache.limit)
+        self._caches = (*self._caches, self._recent)
 
     @classmethod
     def columns(
@@ -125,7 +126,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
             first.column = ""
             StoredRows.__init__(first, shard_paths(paths)[:1])
             names = first._schema(first._handle()).names
-            StoredRows.close(first)
+            first.close()
         return {name: cls(paths, name, cache=cache) for name in names}
 
     @abstractmethod
@@ -159,15 +160,15 @@ class ArrowColumn(ChunkedArray, StoredValues):
     @property
     def natural_block(self) -> int:
         """Rows of the longest chunk; if nothing is decoded, how many neighbouring rows are as cheap to read as one."""
-        if self._mapped:
-            return max(1, RUN_BYTES // self._mean_bytes)
+        if not self._decodes:
+            return block_of_run(self._mean_bytes)
         return self._longest if len(self._ends) > 1 else self._part_rows  # a single chunk is no reason for long blocks
 
     @property
     def natural_window(self) -> int:
         """How many such blocks a shuffle may mix and still read each block once."""
-        if self._mapped:
-            return max(2, WINDOW_BYTES // (self.natural_block * self._mean_bytes))
+        if not self._decodes:
+            return window_of_runs(self._mean_bytes)
         if self._form is not None:
             kept = min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes)
             return max(1, kept * self._longest // self.natural_block // 2)
@@ -175,9 +176,12 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     @property
     def rows_kept(self) -> float:
-        if self._mapped:
+        """How many rows of decoded chunks fit into `cache=`, and as arrays into the memory that is free now."""
+        if not self._decodes:
             return math.inf
-        return super().rows_kept if self._form is not None else self._cache.limit // self._values_bytes * self._longest
+        if self._form is None:
+            return self._cache.limit // self._values_bytes * self._longest
+        return min(MOST_SLOTS, self._cache.room() // self._chunk_bytes) * self._longest
 
     @property
     def _values_bytes(self) -> int:
@@ -201,17 +205,13 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     __getitems__ = __getitem__
 
-    def close(self) -> None:
-        """Close the files that this process has open, and drop the chunks; the next read begins again."""
-        super().close()
-        self._recent = Recent(self._cache.limit)
-
     def sample_name(self, row: int) -> str | None:
         """Return the file of a row."""
         return self.file_paths([row % len(self)])[0]
 
-    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
-        return list(dict.fromkeys(self._files[self._ends.searchsorted(np.asarray(rows, np.int64), "right")].tolist()))
+    def _numbers_of(self, rows: np.ndarray) -> np.ndarray:
+        numbers: np.ndarray = self._files[self._ends.searchsorted(rows, "right")]
+        return numbers
 
     def _options(self) -> list[Any]:
         return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
@@ -250,9 +250,9 @@ class ArrowColumn(ChunkedArray, StoredValues):
             array = array.flatten()[array.type.get_field_index(name)]  # an entry is null where its struct is
         return unwrapped(array)
 
-    def _array(self, chunk: int) -> Any:
-        """Return the Arrow array of a chunk, in its storage type."""
-        handle, told = self._handle(int(self._files[chunk])), self._rows_in(chunk)
+    def _array(self, handle: Any, chunk: int) -> Any:
+        """Return the Arrow array of a chunk of an open file, in its storage type."""
+        told = self._ends[chunk] - self._starts[chunk]
         try:
             decoded = self._decoded(handle, int(self._first[chunk]), int(self._last[chunk]))
             array = self._leaf(decoded[0] if len(decoded) == 1 else pyarrow().concat_arrays(decoded))
@@ -266,8 +266,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         """Return the array of a chunk with values or with unfit rows, and keep it for a while."""
         array = self._recent.get(chunk)
         if array is None:
-            array = self._array(chunk)
-            self._recent.put(chunk, array, 0 if self._mapped else array.nbytes)
+            array = self._array(self._handle(int(self._files[chunk])), chunk)
+            self._recent.put(chunk, array, array.nbytes if self._decodes else 0)
         return array
 
     def _unfit(self, row: int, error: UnfitRow) -> SampleReadError:
@@ -280,32 +280,26 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chunks = self._ends.searchsorted(rows, "right")
-        files = sorted(set(self._files[chunks].tolist()))
-        self._look(files)
-        for file in files:
-            self._handle(file)
         return chunks, rows - self._starts[chunks]
 
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
+    def _read_chunk(self, handle: Any, number: int, out: np.ndarray) -> None:
         kept = self._recent.get(number)
-        out[...] = as_numbers(self._array(number) if kept is None else kept, self._form, self.fill)
+        out[...] = as_numbers(self._array(handle, number) if kept is None else kept, self._form, self.fill)
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        try:
-            super()._fill(rows, out)
-        except UnfitRow:  # in the chunk, though perhaps not among `rows`
-            chunks, within = self._located(rows)
-            for chunk in np.unique(chunks).tolist():
-                here = np.flatnonzero(chunks == chunk)
-                some = self._kept(chunk).take(pyarrow().array(within[here]))
-                try:
-                    out[here] = as_numbers(some, self._form, self.fill)
-                except UnfitRow as error:
-                    raise self._unfit(int(rows[here[error.row]]), error) from error
-
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        values: list[Any] = [None] * len(rows)
+    def _fill_fitting(self, rows: np.ndarray, out: np.ndarray) -> None:
         chunks, within = self._located(rows)
+        for chunk in np.unique(chunks).tolist():
+            here = np.flatnonzero(chunks == chunk)
+            some = self._kept(chunk).take(pyarrow().array(within[here]))
+            try:
+                out[here] = as_numbers(some, self._form, self.fill)
+            except UnfitRow as error:
+                raise self._unfit(int(rows[here[error.row]]), error) from error
+
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        values: list[Any] = [None] * len(rows)
+        chunks = self._ends.searchsorted(rows, "right")
+        within = rows - self._starts[chunks]
         last = -1
         array: Any = None
         for place in np.argsort(chunks, kind="stable").tolist():  # decodes a chunk once, even if it is not kept
@@ -347,6 +341,11 @@ class Recent:
             if number in self._kept:
                 self._kept[number] = self._kept.pop(number)
             return self._kept.get(number, (None, 0))[0]
+
+    def close(self) -> None:
+        """Drop all chunks."""
+        with self._lock:
+            self._kept, self._bytes = {}, 0
 
     def put(self, number: int, chunk: Any, size: int) -> None:
         """Keep a chunk of `size` bytes, instead of the chunks that were not used for longest."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError
+from .chunks import UnfitRow
 
 BYTES = {"binary", "large_binary", "binary_view"}
 STRINGS = {"string", "large_string", "string_view"}
@@ -35,14 +36,6 @@ class Numbers:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-
-
-class UnfitRow(ValueError):
-    """A row does not fit its column's type; `row` counts from the first row of the conversion."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(reason)
-        self.row = row
 
 
 def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | None:

@@ -1,8 +1,9 @@
 """Base classes for rows in files. Each process opens a file when it first reads from it.
 
 A format derives from :class:`StoredArray` if its rows have one shape and dtype, otherwise from :class:`StoredValues`.
-The format defines how to open a file and how to read rows. These classes handle indices, pickling, file handles,
-changed files and errors.
+The format defines how to open a file and how to read rows of open files. These classes handle indices, pickling, file
+handles, changed files and errors. During a read only they ask for handles, with two exceptions: each chunk is decoded
+by a handle of the thread that decodes it, and a slice of a map is copied at once (``NpyRows``).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from ...error_context import shortened
+from ...error_context import of_signal_handler, shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
 from ...validation import path_text
 from ..base import check_out, checked_rows, chosen_rows, function_told, rows_of
@@ -30,6 +31,16 @@ RUN_BYTES = 1 << 20
 
 WINDOW_BYTES = 256 << 20
 """Bytes of rows that a shuffle of blocks mixes if no cache sets the number."""
+
+Files: TypeAlias = dict[int, Any]
+"""The open files of some rows: each handle, by the number of its file."""
+
+
+class DecodedData(Protocol):
+    """Decoded data that an accessor keeps."""
+
+    def close(self) -> None:
+        """Drop the data; the next read decodes them again."""
 
 
 class StoredRows(ABC):
@@ -54,8 +65,13 @@ class StoredRows(ABC):
     each_thread: ClassVar[bool] = False
     most_open: ClassVar[int] = 100  # handles kept; older ones are dropped, and close with the last reference
     takes_urls: ClassVar[bool] = False
+    shares_state: ClassVar[bool] = False
+    """Whether the library has one state of a file for all its handles. Such a handle is closed once the file has
+    changed, or the library would give what it remembers to the next open; and closing it fails the reads of other
+    threads, which then begin again."""
     runs_user_code: bool = False
     decode: Any = None
+    _caches: tuple[DecodedData, ...] = ()
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = tuple(self._known(path_text("path", path)) for path in paths)
@@ -74,18 +90,10 @@ class StoredRows(ABC):
         """Close a handle that :meth:`_open` returned."""
         handle.close()
 
-    @property
-    def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one."""
-        return 1
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return 16
-
     def close(self) -> None:
-        """Close the files that this process has open; the next reading opens them again."""
+        """Close the files that this process has open, and drop decoded data; the next read begins again."""
+        for cache in self._caches:
+            cache.close()
         handles, self._handles = self._handles, {}
         for (_, pid, _), handle in handles.items():
             if pid == os.getpid():  # a handle inherited through a fork belongs to the parent
@@ -97,7 +105,13 @@ class StoredRows(ABC):
 
     def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
         """Return the number of each file that `rows` are read from."""
-        return list(range(len(self.paths)))
+        if len(self.paths) == 1:
+            return [0]
+        return list(dict.fromkeys(self._numbers_of(np.asarray(rows, np.int64)).tolist()))
+
+    def _numbers_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of the file of each row, if there are several files."""
+        raise NotImplementedError
 
     def file_sizes(self) -> dict[str, int]:
         """Return the bytes of each file, as far as they are known without checking the file."""
@@ -156,10 +170,15 @@ class StoredRows(ABC):
             SampleReadError: it has changed, or cannot be opened.
         """
         path = self.paths[number]
-        if number in self._looked:
-            self._look([number])
-        else:
-            self._compare(number, _stamp(path))
+        try:
+            if number in self._looked:
+                self._look([number])
+            else:
+                self._compare(number, _stamp(path))
+        except SampleReadError:
+            if self.shares_state:
+                self.close()
+            raise
         key = number, os.getpid(), threading.get_ident() if self.each_thread else 0
         handle = self._handles.get(key)
         if handle is None:
@@ -171,11 +190,26 @@ class StoredRows(ABC):
                 self._handles.pop(old, None)
         return handle
 
-    def _look_again(self, rows: np.ndarray) -> None:
-        """Check whether the files of `rows` have changed while they were read."""
-        numbers = [0] if len(self.paths) == 1 else self._file_numbers(rows)
+    def _files_of(self, rows: np.ndarray) -> Files:
+        """Open the files of `rows`; only needed if there are several files."""
+        numbers = sorted(set(self._numbers_of(rows).tolist()))
         self._look(numbers)
+        files = {}
         for number in numbers:
+            files[number] = self._handle(number)
+        return files
+
+    def _closed_meanwhile(self, files: Files, error: Exception) -> bool:
+        """Return whether a read failed because another thread closed its file."""
+        if not self.shares_state or of_signal_handler(error) is not None:
+            return False
+        handles = list(self._handles.values())
+        return any(all(handle is not each for each in handles) for handle in files.values())
+
+    def _look_again(self, files: Files) -> None:
+        """Check whether `files` have changed while rows were read."""
+        self._look(list(files))
+        for number in files:
             if number not in self._looked:
                 self._compare(number, _stamp(self.paths[number]))
 
@@ -231,26 +265,19 @@ class StoredArray(StoredRows):
         return self._dtype
 
     @abstractmethod
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write `rows`, ``(n,) int64`` in range, n > 0, into `out`, ``(n, *shape[1:])`` in C order."""
+    def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows`, ``(n,) int64`` in range, n > 0, into `out`, ``(n, *shape[1:])`` in C order.
+
+        `files` are the files of the rows, open and unchanged.
+        """
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self._shape[0]
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
-
-    @property
-    def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one."""
-        return max(1, RUN_BYTES // max(1, self.row_bytes))
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return max(2, WINDOW_BYTES // max(1, self.natural_block * self.row_bytes))
 
     def __getitem__(self, rows: Any) -> Any:
         """Return `rows`.
@@ -266,22 +293,27 @@ class StoredArray(StoredRows):
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
         into = out if out.flags.c_contiguous else np.empty_like(out, order="C")
-        if len(rows):
+        while len(rows):
+            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(rows)
             try:
-                self._fill(rows, into)
+                self._fill(files, rows, into)
+                self._look_again(files)
+                break
             except Exception as error:
-                raise self._unreadable(rows, error) from error
-            self._look_again(rows)
-            if into is not out:
-                out[...] = into
+                if not self._closed_meanwhile(files, error):
+                    raise self._unreadable(rows, error) from error
+            finally:
+                files.clear()  # a kept exception would hold the files open
+        if into is not out:
+            out[...] = into
 
 
 class StoredValues(StoredRows):
     """Rows that differ in shape, or are not arrays. Several rows are a list."""
 
     @abstractmethod
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        """Return `rows`, ``(n,) int64`` in range, n > 0."""
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        """Return `rows`, ``(n,) int64`` in range, n > 0. `files` are as for ``StoredArray._fill``."""
 
     def __getitem__(self, rows: Any) -> Any:
         """Return one row for an int, else a list of rows, in the order asked for.
@@ -292,15 +324,48 @@ class StoredValues(StoredRows):
         """
         chosen = chosen_rows(rows, len(self))
         several = np.atleast_1d(chosen).astype(np.int64, copy=False)
-        try:
-            values = self._values(several) if len(several) else []
-        except Exception as error:
-            raise self._unreadable(several, error) from error
-        if len(several):
-            self._look_again(several)
+        values: list[Any] = []
+        while len(several):
+            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(several)
+            try:
+                values = self._values(files, several)
+                self._look_again(files)
+                break
+            except Exception as error:
+                if not self._closed_meanwhile(files, error):
+                    raise self._unreadable(several, error) from error
+            finally:
+                files.clear()  # a kept exception would hold the files open
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # MapStyle calls this for several rows, and stacks the dicts or tuples
+
+
+class InRuns(StoredRows):
+    """Rows that lie one after the other in the files, of `_mean_bytes` each."""
+
+    _mean_bytes: int  # set by each format when it is made
+
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one."""
+        return block_of_run(self._mean_bytes)
+
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix and still read each block once."""
+        return window_of_runs(self._mean_bytes)
+
+
+def block_of_run(row_bytes: int) -> int:
+    """Return how many rows one read should take."""
+    return max(1, RUN_BYTES // max(1, row_bytes))
+
+
+def window_of_runs(row_bytes: int) -> int:
+    """Return how many such reads a shuffle may mix."""
+    return max(2, WINDOW_BYTES // max(1, block_of_run(row_bytes) * row_bytes))
+
 
 def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a file. Refuse columns of different lengths, because their rows belong together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import numpy as np
 from ...errors import SampleReadError
 from ...validation import size_in_bytes
 from ..base import fill_rows
-from .base import StoredArray
+from .base import Files, StoredArray
 from .chunk_cache import MOST_SLOTS, ChunkCache
 
 SMALL_ARRAY = 16 << 20
@@ -31,6 +32,27 @@ WAITING = 16
 """Chunks at URLs that are fetched at once, one thread for each."""
 
 
+class UnfitRow(ValueError):
+    """A row of a chunk cannot be a row of the array; `row` counts from the first row that was converted."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
+class Whole:
+    """The data in a single small chunk, once they are decoded. A pickle does not contain them."""
+
+    array: np.ndarray | None = None
+
+    def close(self) -> None:
+        """Drop the data."""
+        self.array = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Whole, ()
+
+
 class ChunkedArray(StoredArray):
     """Rows in chunks. The most recently decoded chunks stay in memory.
 
@@ -41,10 +63,12 @@ class ChunkedArray(StoredArray):
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
     """
 
-    _only: np.ndarray | None = None  # all the data, if it is small
+    _decodes = True  # set to False by a format, when it is made, if rows are read without decoding: by `_copy`
+    _files: np.ndarray  # number of the file of each chunk; only set if there may be several files
 
     def _set_cache(self, cache: int | str) -> None:
-        self._cache = ChunkCache(size_in_bytes("cache", cache))
+        self._cache, self._whole = ChunkCache(size_in_bytes("cache", cache)), Whole()
+        self._caches = self._cache, self._whole
 
     def _check_claim(self, nbytes: int, path: str) -> None:
         """Refuse a file whose chunk, or row, would take `nbytes` of memory, if that is too much."""
@@ -58,68 +82,58 @@ class ChunkedArray(StoredArray):
     @property
     @abstractmethod
     def chunk_rows(self) -> int:
-        """Rows of the longest chunk: all chunks but the last, unless a format has its own `_located` and `_rows_in`."""
+        """Rows of the longest chunk."""
 
     @abstractmethod
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        """Decode chunk `number` into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
+    def _read_chunk(self, handle: Any, number: int, out: np.ndarray) -> None:
+        """Decode chunk `number` of an open file into `out`, ``(its rows, *shape[1:])`` of `dtype`."""
 
+    @abstractmethod
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the chunk of each row, and the row's number within it.
+        """Return the chunk of each row, and the row's number within it."""
 
-        Raises:
-            SampleReadError: the file has changed, even if its chunks are in the cache.
-        """
-        self._handle()
-        return np.divmod(rows, self.chunk_rows)
-
+    @abstractmethod
     def _rows_in(self, chunks: Any) -> Any:
         """Return the number of rows of each chunk."""
-        return np.minimum(self.chunk_rows, len(self) - chunks * self.chunk_rows)
 
-    @property
-    def natural_block(self) -> int:
-        """Rows of a chunk."""
-        return self.chunk_rows
+    def _copy(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows` into `out` as :meth:`_fill` does, without decoding chunks."""
+        raise NotImplementedError
 
-    @property
-    def natural_window(self) -> int:
-        """How many chunks may be mixed if a cache of :data:`MIXED_FROM` bytes is to read each once. It is half of the
-        chunks that fit, because workers already begin the next ones. The order depends on this number, not on `cache=`.
-        """
-        return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
+    def _fill_fitting(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write `rows` into `out` although other rows of their chunks are unfit; needed if chunks have unfit rows."""
+        raise NotImplementedError
 
-    @property
-    def rows_kept(self) -> float:
-        """How many rows of decoded chunks fit into `cache=` and into the memory that is free now."""
-        return min(MOST_SLOTS, self._cache.room() // self._chunk_bytes) * self.chunk_rows
-
-    def close(self) -> None:
-        """Close the files that this process has open, and drop the chunks; the next read begins again."""
-        super().close()
-        self._cache.close()
-        self._only = None
-
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        numbers, within = self._located(rows)
-        if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
-            only = self._only
-            if only is None:
-                only = np.empty(self.shape, self.dtype)
-                self._read_chunk(int(numbers[0]), only)
-                self._only = only
-            fill_rows(only, rows, out)
+    def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        if not self._decodes:
+            self._copy(files, rows, out)
             return
-        left = np.ones(len(rows), bool)
-        for start in [] if self._looked else (within == 0).nonzero()[0].tolist():  # URLs: all chunks at once
-            number = int(numbers[start])
-            end = start + int(self._rows_in(number))
-            if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
-                self._read_chunk(number, out[start:end])
-                left[start:end] = False
-        if left.any():
-            places = left.nonzero()[0]
-            self._gather(rows, numbers[places], within[places], out, places)
+        numbers, within = self._located(rows)
+        try:
+            if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
+                whole = self._whole.array
+                if whole is None:
+                    whole = np.empty(self.shape, self.dtype)
+                    self._decode(int(numbers[0]), whole)
+                    self._whole.array = whole
+                fill_rows(whole, rows, out)
+                return
+            left = np.ones(len(rows), bool)
+            for start in [] if self._looked else (within == 0).nonzero()[0].tolist():  # URLs: all chunks at once
+                number = int(numbers[start])
+                end = start + int(self._rows_in(number))
+                if end <= len(rows) and (rows[start:end] - rows[start] == np.arange(end - start)).all():
+                    self._decode(number, out[start:end])
+                    left[start:end] = False
+            if left.any():
+                places = left.nonzero()[0]
+                self._gather(rows, numbers[places], within[places], out, places)
+        except UnfitRow:  # in the chunk, though perhaps not among `rows`
+            self._fill_fitting(rows, out)
+
+    def _decode(self, number: int, out: np.ndarray) -> None:
+        """Decode a chunk by a handle of this thread: chunks at URLs are decoded by several threads."""
+        self._read_chunk(self._handle(int(self._files[number]) if len(self.paths) > 1 else 0), number, out)
 
     def _gather(
         self, rows: np.ndarray, numbers: np.ndarray, within: np.ndarray, out: np.ndarray, places: np.ndarray
@@ -134,7 +148,7 @@ class ChunkedArray(StoredArray):
 
         def decode(number: int, memory: np.ndarray) -> None:
             shape = (int(self._rows_in(number)), *self.shape[1:])
-            self._read_chunk(number, np.ndarray(shape, self.dtype, memory))
+            self._decode(number, np.ndarray(shape, self.dtype, memory))
 
         def use(found: np.ndarray, slots: np.ndarray, memory: np.ndarray) -> None:
             slot_of = np.full(len(chunks), -1)
@@ -160,9 +174,35 @@ class ChunkedArray(StoredArray):
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_only": None}
-
     @property
     def _chunk_bytes(self) -> int:
         return max(1, min(self.chunk_rows, len(self)) * self.row_bytes)
+
+
+class EvenChunks(ChunkedArray):
+    """Rows of one file in chunks of one length; the last chunk may have fewer rows."""
+
+    def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.divmod(rows, self.chunk_rows)
+
+    def _rows_in(self, chunks: Any) -> Any:
+        return np.minimum(self.chunk_rows, len(self) - chunks * self.chunk_rows)
+
+    @property
+    def natural_block(self) -> int:
+        """Rows of a chunk."""
+        return self.chunk_rows
+
+    @property
+    def natural_window(self) -> int:
+        """How many chunks may be mixed if a cache of :data:`MIXED_FROM` bytes is to read each once. It is half of the
+        chunks that fit, because workers already begin the next ones. The order depends on this number, not on `cache=`.
+        """
+        return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
+
+    @property
+    def rows_kept(self) -> float:
+        """How many rows of decoded chunks fit into `cache=` and into the memory that is free now."""
+        if not self._decodes:
+            return math.inf
+        return min(MOST_SLOTS, self._cache.room() // self._chunk_bytes) * self.chunk_rows

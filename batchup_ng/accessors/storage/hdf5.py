@@ -13,16 +13,15 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import RUN_BYTES, StoredRows, StoredValues, of_one_length, runs
-from .chunks import ChunkedArray
+from .base import RUN_BYTES, Files, StoredRows, StoredValues, of_one_length, runs
+from .chunks import EvenChunks
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 
 MOST_PIECES = 1 << 20
@@ -30,8 +29,6 @@ MOST_PIECES = 1 << 20
 
 CHUNKS_OF_VALUES = 64 << 20
 """Bytes of decoded chunks that HDF5 keeps for a data set of values."""
-
-Read = TypeVar("Read")
 
 _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 """The accessors of this process that may have a file open."""
@@ -46,12 +43,7 @@ os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-d
 class _DataSet(StoredRows):
     """A file that is closed once it has changed: HDF5 reads only a file again that nothing in the process has open."""
 
-    def _handle(self, number: int = 0) -> Any:
-        try:
-            return super()._handle(number)
-        except SampleReadError:
-            self.close()  # otherwise HDF5 serves stale metadata to the next open
-            raise
+    shares_state = True
 
     def _file(self, path: str, cache: int = 0) -> Any:
         """Return the open file in its present state. Accessors that have an earlier state open close it."""
@@ -74,17 +66,6 @@ class _DataSet(StoredRows):
             path,
         )
 
-    def _reading(self, read: Callable[[Any], Read]) -> Read:
-        """Return the result of `read` for the handle. If another thread closed the file, try again with a new one."""
-        while True:
-            handle = self._handle()
-            try:
-                return read(handle)
-            except Exception as error:
-                raise_if_of_signal_handler(error)
-                if any(handle is each for each in self._handles.values()):
-                    raise
-
     def _let_go(self) -> None:
         """Close the file, even if it was inherited by a fork: HDF5 remembers that state too."""
         handles, self._handles = self._handles, {}
@@ -92,7 +73,7 @@ class _DataSet(StoredRows):
             self._close(handle)
 
 
-class Hdf5Rows(_DataSet, ChunkedArray):
+class Hdf5Rows(_DataSet, EvenChunks):
     """The rows of one data set of an HDF5 file; also PyTables' EArray, CArray, Array and Table.
 
     Rows of a Table, or of any compound type, are structured arrays; with `field`, only its values. Other dtypes are as
@@ -158,10 +139,6 @@ class Hdf5Rows(_DataSet, ChunkedArray):
         """Rows of a chunk; for data without chunks, the rows that are worth reading in one go."""
         return self._chunk_rows
 
-    @property
-    def rows_kept(self) -> float:
-        return super().rows_kept if self._decodes else math.inf
-
     def _open(self, path: str) -> _ByLibrary | _ByMap:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(self._file(path))
@@ -178,14 +155,11 @@ class Hdf5Rows(_DataSet, ChunkedArray):
             stack.pop_all()  # the file stays open
             return opened
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        if self._decodes:
-            super()._fill(rows, out)
-        else:
-            self._reading(lambda opened: opened.fill(rows, out))
+    def _copy(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        files[0].fill(rows, out)
 
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        self._reading(lambda opened: opened.read(number * self.chunk_rows, out))
+    def _read_chunk(self, handle: Any, number: int, out: np.ndarray) -> None:
+        handle.read(number * self._chunk_rows, out)
 
     def _options(self) -> list[Any]:
         return [self.dataset, self.field]
@@ -229,13 +203,21 @@ class Hdf5Values(_DataSet, StoredValues):
     def _close(self, handle: Any) -> None:
         handle.file.close()
 
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        def read(data: Any) -> list[Any]:
-            if h5py_library().check_string_dtype(data.dtype):
-                data = data.asstr()
-            return [value for first, n, _ in runs(rows) for value in data[first : first + n]]
+    @property
+    def natural_block(self) -> int:
+        """How many neighbouring rows are as cheap to read together as one."""
+        return 1
 
-        return self._reading(read)
+    @property
+    def natural_window(self) -> int:
+        """How many such blocks a shuffle may mix and still read each block once."""
+        return 16
+
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        data = files[0]
+        if h5py_library().check_string_dtype(data.dtype):
+            data = data.asstr()
+        return [value for first, n, _ in runs(rows) for value in data[first : first + n]]
 
     def _options(self) -> list[Any]:
         return [self.dataset]

@@ -11,7 +11,7 @@ import numpy as np
 from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative
-from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredValues
+from .base import RUN_BYTES, WINDOW_BYTES, Files, InRuns, StoredArray, StoredValues
 from .lmdb_file import LmdbFile
 from .lmdb_values import Decode, Field, checked_decode, decoded, msgpack
 
@@ -112,17 +112,17 @@ class LmdbRows(LmdbFile, StoredValues):
         """How many such blocks a shuffle may mix and still read each block once."""
         return WINDOW_BYTES // RUN_BYTES
 
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        made = []
-        for value in self._each(rows):
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        made: list[Any] = []
+        for value in self._each(files, rows):
             try:
-                made.append(_in_own_memory(decoded(self.decode, value)))
+                made.append(bytes(value) if self.decode is None else _in_own_memory(decoded(self.decode, value)))
             except Exception as error:
                 raise self._unreadable(rows[len(made) : len(made) + 1], error) from error
         return made
 
 
-class LmdbArray(LmdbFile, StoredArray):
+class LmdbArray(LmdbFile, InRuns, StoredArray):
     """The values of an LMDB file as rows of one shape and dtype, copied straight into a batch.
 
     ::
@@ -159,14 +159,15 @@ class LmdbArray(LmdbFile, StoredArray):
         super().__init__(path, decode, keys, database)
         row_shape = (row_shape,) if isinstance(row_shape, int) else row_shape
         self._shape = (len(self._keys), *(not_negative("row_shape", length) for length in row_shape))
+        self._mean_bytes = self.row_bytes
 
     def _options(self) -> list[Any]:
         return [*super()._options(), str(self._dtype), self._shape]
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+    def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
         size, raw = self.row_bytes, self.decode is None
         target = out.reshape(-1).view(np.uint8).data if raw else memoryview(b"")
-        for place, value in enumerate(self._each(rows)):
+        for place, value in enumerate(self._each(files, rows)):
             try:
                 if raw and len(value) == size:
                     target[place * size : (place + 1) * size] = value  # faster than an assignment of arrays

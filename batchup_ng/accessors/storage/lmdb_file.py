@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
-from .base import StoredRows
+from .base import Files, StoredRows
 from .lmdb_keys import Keys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
 
@@ -120,9 +120,9 @@ class LmdbFile(StoredRows):
             first, last = [cursor.key() if move() else b"" for move in (cursor.first, cursor.last)]
             return numbered(first, last, count) or PackedKeys(transaction.cursor().iternext(values=False))
 
-    def _each(self, rows: np.ndarray) -> Iterator[memoryview]:
+    def _each(self, files: Files, rows: np.ndarray) -> Iterator[memoryview]:
         """Yield the value of each of `rows`, valid until the next one is requested."""
-        opened, database = self._handle()
+        opened, database = files[0]
         transaction = opened.environment.begin(db=database, buffers=True)
         try:
             # One at a time: Cursor.getmulti touches all values before the first is copied, and the caches lose them.

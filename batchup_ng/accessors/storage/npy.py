@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import StoredArray, StoredRows, of_one_length, runs
+from .base import Files, InRuns, StoredArray, StoredRows, of_one_length, runs
 from .remote import RemoteFile, is_remote
 
 LOCAL_HEADER = struct.Struct("<26x2H")
@@ -24,7 +24,7 @@ LONGEST_HEADER = 12 + 10_000
 """Bytes of a header that NumPy reads at most (``max_header_size``), with the bytes before it."""
 
 
-class NpyRows(StoredArray):
+class NpyRows(InRuns, StoredArray):
     """The rows of an array that ``numpy.save`` wrote. The array may be larger than memory.
 
     Unlike ``numpy.load(path, mmap_mode="r")``, which a source takes as well, it notices a changed file, and is pickled
@@ -53,6 +53,7 @@ class NpyRows(StoredArray):
         if array.ndim == 0:
             raise SampleReadError(f"{self.paths[0]!r} holds a single value, not rows", self.paths[0])
         self._shape, self._dtype = array.shape, array.dtype
+        self._mean_bytes = self.row_bytes
 
     def _open(self, path: str) -> Any:
         if is_remote(path):
@@ -77,8 +78,8 @@ class NpyRows(StoredArray):
         self._handle()
         return copied
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
-        array = self._handle()
+    def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
+        array = files[0]
         if isinstance(array, RemoteArray):
             array.fill(rows, out)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative, true_or_false
 from ..base import rows_of
 from ..image_bytes import ImageBytes
-from .base import RUN_BYTES, WINDOW_BYTES, StoredArray, StoredRows, StoredValues
+from .base import Files, InRuns, StoredArray, StoredRows, StoredValues
 from .index_file import index_path, load_indices, save_index
 from .member_decoding import PICTURES, decoder_of, int64
 from .npy import LONGEST_HEADER, npy_header
@@ -23,7 +23,7 @@ from .shard_paths import shard_paths
 from .tar_index import FORM, Samples, believable, scan
 
 
-class TarShards(StoredArray, StoredValues):
+class TarShards(InRuns, StoredArray, StoredValues):
     """One column of the samples in tar files that follow WebDataset's conventions, with random access.
 
     Consecutive members ``KEY.EXT`` with the same key are a sample. ``EXT`` is everything after the first dot of the
@@ -125,16 +125,6 @@ class TarShards(StoredArray, StoredValues):
             raise AttributeError("members differ in shape; pass shape= and dtype= if these do not")
         return (len(self), *self._row_shape)
 
-    @property
-    def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one: about a megabyte of tar."""
-        return max(1, RUN_BYTES // self._sample_bytes)
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return max(2, WINDOW_BYTES // (self.natural_block * self._sample_bytes))
-
     def __getitem__(self, rows: Any) -> Any:
         """Return one row for an int, else several, as the class says, in the order asked for.
 
@@ -151,7 +141,7 @@ class TarShards(StoredArray, StoredValues):
     def sample_name(self, row: int) -> str | None:
         """Return ``"SHARD.tar/KEY.EXT"``."""
         row = range(len(self))[row]
-        number = int(self._shards(np.array([row]))[0])
+        number = int(self._numbers_of(np.array([row]))[0])
         return f"{self.paths[number]}/{self.keys[row]}.{self._extensions[self._which[row]]}"
 
     def __repr__(self) -> str:
@@ -187,7 +177,7 @@ class TarShards(StoredArray, StoredValues):
         self._extensions = _known_column(column, samples.names, self.paths[0])
         self._offsets, self._sizes, self._which = samples.column(self._extensions)
         self._ends, self.keys = samples.ends, samples.keys
-        self._sample_bytes = max(1, sum(size for size, _ in self._stamps) // len(self))
+        self._mean_bytes = max(1, sum(size for size, _ in self._stamps) // len(self))
         self.decode = decoder_of(self._extensions, decode, remedy)
         self.runs_user_code = callable(decode)
         self._row_shape: tuple[int, ...] | None = None
@@ -229,11 +219,7 @@ class TarShards(StoredArray, StoredValues):
                 f"{self._sizes[row]}; leave them out where members differ"
             )
 
-    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
-        return list(dict.fromkeys(self._shards(np.asarray(rows, np.int64)).tolist()))
-
-    def _shards(self, rows: np.ndarray) -> np.ndarray:
-        """Return the number of the tar that each row is in."""
+    def _numbers_of(self, rows: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._ends, rows, "right")
 
     def _open(self, path: str) -> AnyFile:
@@ -242,20 +228,14 @@ class TarShards(StoredArray, StoredValues):
     def _close(self, handle: AnyFile) -> None:
         pass  # it is closed with the last reference to it: a thread may be reading
 
-    def _by_file(self, rows: np.ndarray) -> Iterator[tuple[AnyFile, Iterable[int]]]:
-        """Yield each file that holds some of `rows`, with the places of these in `rows`."""
-        if len(self.paths) == 1:
-            yield self._handle(), range(len(rows))
-            return
-        places: dict[int, list[int]] = {}
-        for place, shard in enumerate(self._shards(rows).tolist()):
-            places.setdefault(shard, []).append(place)
-        self._look(list(places))
-        for shard, of_it in places.items():
-            yield self._handle(shard), of_it
+    def _file_of_each(self, files: Files, rows: np.ndarray) -> list[Any]:
+        """Return the open file of each row."""
+        if len(files) == 1:
+            return [*files.values()] * len(rows)
+        return [*map(files.__getitem__, self._numbers_of(rows).tolist())]
 
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        values = self._contents(rows)
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        values = self._contents(files, rows)
         for place, found in enumerate(values):
             try:
                 if isinstance(found, Exception):
@@ -266,49 +246,49 @@ class TarShards(StoredArray, StoredValues):
                 raise self._unreadable(rows[place : place + 1], error) from error
         return values
 
-    def _contents(self, rows: np.ndarray) -> list[Any]:
+    def _contents(self, files: Files, rows: np.ndarray) -> list[Any]:
         """Return the bytes of the members of `rows`, or the exception for one. URLs are fetched at once."""
         found: list[Any] = [None] * len(rows)
         offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
         ranges = {}
-        for file, places in self._by_file(rows):
-            for place in places:
-                try:
-                    if isinstance(file, RemoteFile):
-                        ranges[place] = file, offsets[place], sizes[place]
-                    else:
-                        found[place] = file.read(offsets[place], sizes[place])
-                except (OSError, EOFError) as error:
-                    found[place] = error
+        each = zip(range(len(rows)), self._file_of_each(files, rows), offsets, sizes, strict=True)
+        for place, file, offset, size in each:
+            try:
+                if isinstance(file, RemoteFile):
+                    ranges[place] = file, offset, size
+                else:
+                    found[place] = file.read(offset, size)
+            except (OSError, EOFError) as error:
+                found[place] = error
         for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
             found[place] = content
         return found
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+    def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
         if self.decode is not None:
-            out[...] = self._values(rows)
+            out[...] = self._values(files, rows)
         elif out.nbytes and any(map(is_remote, self.paths)):
-            for place, member in enumerate(self._values(rows)):
+            for place, member in enumerate(self._values(files, rows)):
                 if not member.startswith(self._head):
                     raise self._unfit(rows[place : place + 1], len(member))
                 out[place] = np.frombuffer(member, self._dtype, offset=len(self._head)).reshape(out.shape[1:])
         elif out.nbytes:
-            self._fill_fixed(rows, out.reshape(-1).view(np.uint8).data)
+            self._fill_fixed(files, rows, out.reshape(-1).view(np.uint8).data)
 
-    def _fill_fixed(self, rows: np.ndarray, out: memoryview) -> None:
+    def _fill_fixed(self, files: Files, rows: np.ndarray, out: memoryview) -> None:
         n_row, head, wanted = len(out) // len(rows), bytearray(len(self._head)), self._head
         whole, offsets = len(head) + n_row, self._offsets[rows].tolist()
-        for file, places in self._by_file(rows):
-            number = file.number  # type: ignore[union-attr]  # none is at a URL
-            for place in places:
-                into = out[place * n_row : place * n_row + n_row]
-                found = os.preadv(number, [head, into] if wanted else [into], offsets[place])
-                while len(head) <= found < whole and (
-                    more := os.preadv(number, [into[found - len(head) :]], offsets[place] + found)
-                ):
-                    found += more  # Linux reads 2 GiB at once at most
-                if found != whole or head != wanted:
-                    raise self._unfit(rows[place : place + 1], found)
+        each = zip(range(0, len(out), n_row), self._file_of_each(files, rows), offsets, strict=True)
+        for start, file, offset in each:  # no file is at a URL
+            into = out[start : start + n_row]
+            found = os.preadv(file.number, [head, into] if wanted else [into], offset)
+            while len(head) <= found < whole and (
+                more := os.preadv(file.number, [into[found - len(head) :]], offset + found)
+            ):
+                found += more  # Linux reads 2 GiB at once at most
+            if found != whole or head != wanted:
+                place = start // n_row
+                raise self._unfit(rows[place : place + 1], found)
 
     def _unfit(self, row: np.ndarray, found: int) -> Exception:
         whole = len(self._head) + self.row_bytes

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import true_or_false
-from .base import RUN_BYTES, WINDOW_BYTES, StoredValues, runs
+from .base import RUN_BYTES, WINDOW_BYTES, Files, StoredValues, runs
 from .index_file import index_path, load_indices, save_index
 from .open_file import AnyFile, opened
 
@@ -113,8 +113,8 @@ class TextLines(StoredValues):
     def _close(self, handle: AnyFile) -> None:
         pass  # closed with the last reference: a thread may be reading
 
-    def _values(self, rows: np.ndarray) -> list[Any]:
-        file: AnyFile = self._handle()
+    def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
+        file: AnyFile = files[0]
         values = []
         found = [(first, self._bounds[first : first + n + 1].tolist()) for first, n, _ in runs(rows)]
         contents = file.read_many([(bounds[0], bounds[-1] - bounds[0]) for _, bounds in found])

@@ -13,15 +13,15 @@ import numpy as np
 
 from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import files_digest
-from .base import StoredRows, called, of_one_length, reason
-from .chunks import ChunkedArray
+from .base import called, of_one_length, reason
+from .chunks import EvenChunks
 from .remote import RemoteSystem, is_remote, stamps_of
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
 """The files that describe an array or a group, of format 3 and of format 2."""
 
 
-class ZarrRows(ChunkedArray):
+class ZarrRows(EvenChunks):
     """The rows of an array in a Zarr store: a folder, also one at a URL, or a ``.zip`` file.
 
     The cache keeps chunks of the first axis. If the array has chunks along other axes too, each such chunk is put
@@ -84,7 +84,7 @@ class ZarrRows(ChunkedArray):
             node = store._root(path)
             with _naming(store.path):
                 names = sorted(getattr(node, "array_keys", list)())
-            StoredRows.close(store)
+            store.close()
         return of_one_length(path, {name: cls(path, name, cache=cache) for name in names})
 
     @property
@@ -128,9 +128,9 @@ class ZarrRows(ChunkedArray):
         if self.paths[0] != self.path:  # a zip file closes with its last reference: a thread may be reading
             handle.store.close()
 
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
-        start, target = number * self.chunk_rows, zarr_library().core.buffer.cpu.NDBuffer.from_numpy_array(out)
-        self._handle().get_basic_selection(slice(start, start + len(out)), out=target)
+    def _read_chunk(self, handle: Any, number: int, out: np.ndarray) -> None:
+        start, target = number * self._chunk_rows, zarr_library().core.buffer.cpu.NDBuffer.from_numpy_array(out)
+        handle.get_basic_selection(slice(start, start + len(out)), out=target)
 
 
 def zarr_library() -> Any:

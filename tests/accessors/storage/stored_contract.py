@@ -230,6 +230,11 @@ class StoredContract(AccessorContract):
         """Return an accessor over the files of another, made anew by its class with the options of the other."""
         return type(like)(like.paths[0])
 
+    def test_each_step_of_a_read_is_defined_once(self, made: Made) -> None:
+        for name in ("_handle", "_fill", "_values", "read_into", "natural_block", "natural_window", "close"):
+            defined = [vars(kind)[name] for kind in type(made[0]).__mro__ if name in vars(kind)]
+            assert len([each for each in defined if not getattr(each, "__isabstractmethod__", False)]) <= 1, name
+
     def test_blocks_are_told(self, made: Made) -> None:
         accessor, _ = made
         assert accessor.natural_block >= 1

@@ -76,7 +76,7 @@ def test_rows_in_several_maps_are_found_in_any_order(n: int, tmp_path: Path) -> 
     for name, some in (("1", rows[:9]), ("2", rows[9:9]), ("3", rows[9:])):
         write(tmp_path / name, pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), n)}))
     found = bu.ArrowRows(f"{tmp_path}/*", "x")
-    assert found._mapped
+    assert not found._decodes
     for chosen in ([17, 0, 9, 8, 3, 3], range(2, 7), range(18), range(17, -1, -1), [8, 9], [12]):
         np.testing.assert_array_equal(found[list(chosen)], rows[list(chosen)])
 

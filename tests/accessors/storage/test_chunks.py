@@ -13,14 +13,14 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import chunks
-from batchup_ng.accessors.storage.chunks import ChunkedArray
+from batchup_ng.accessors.storage.chunks import EvenChunks
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
 
 from .stored_contract import StoredContract
 
 
-class Chunked(ChunkedArray):
+class Chunked(EvenChunks):
     """A file of numpy.save in chunks of `chunk_rows`; each decoding is appended to the file ``log`` beside it."""
 
     chunk_rows = 0
@@ -37,10 +37,10 @@ class Chunked(ChunkedArray):
     def _close(self, handle: Any) -> None:
         pass
 
-    def _read_chunk(self, number: int, out: np.ndarray) -> None:
+    def _read_chunk(self, handle: np.ndarray, number: int, out: np.ndarray) -> None:
         with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
             log.write(number.to_bytes(8, "little"))
-        out[...] = self._handle()[number * self.chunk_rows :][: len(out)]
+        out[...] = handle[number * self.chunk_rows :][: len(out)]
 
     def decoded(self) -> Counter[int]:
         """Return how often each chunk was decoded since the last call."""
@@ -59,7 +59,7 @@ def saved(folder: Path, n: int, row: tuple[int, ...] = (2,)) -> tuple[Path, np.n
     return folder / "x.npy", array
 
 
-class TestChunkedArray(StoredContract):
+class TestEvenChunks(StoredContract):
     """Chunks of three rows, two in the last."""
 
     def make(self, tmp_path: Path) -> Made:

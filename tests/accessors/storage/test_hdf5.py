@@ -199,8 +199,10 @@ def test_a_close_by_another_thread_in_mid_reading_costs_no_row(tmp_path: Path, m
     for accessor, expected in accessors:
         handle, left = accessor._handle, [3]
 
-        def closed_once_given(handle: Any = handle, left: list[int] = left, accessor: Any = accessor) -> Any:
-            given = handle()
+        def closed_once_given(
+            number: int = 0, handle: Any = handle, left: list[int] = left, accessor: Any = accessor
+        ) -> Any:
+            given = handle(number)
             if left[0]:
                 left[0] -= 1
                 accessor.close()

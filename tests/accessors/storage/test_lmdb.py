@@ -280,7 +280,7 @@ def test_accessors_share_a_file_which_is_free_when_the_last_lets_go(tmp_path: Pa
     (tmp_path / "link").symlink_to(path / "data.mdb")
     accessors = [bu.LmdbRows(path), bu.LmdbRows(path / "data.mdb"), bu.LmdbRows(tmp_path / "link")]
     assert [rows[1] for rows in accessors] == [b"b"] * 3
-    reading = accessors[0]._each(np.array([0, 1]))
+    reading = accessors[0]._each({0: accessors[0]._handle()}, np.array([0, 1]))
     value = next(reading)
     for rows in accessors:
         rows.close()

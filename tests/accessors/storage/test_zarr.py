@@ -128,8 +128,8 @@ def test_a_block_shuffle_decodes_each_chunk_once(tmp_path: Path, monkeypatch: py
     write(tmp_path / "x", ROWS)
     rows = bu.ZarrRows(tmp_path / "x", cache=4 * ROWS[:2].nbytes)
     read: list[int] = []
-    reads = rows._read_chunk
-    monkeypatch.setattr(rows, "_read_chunk", lambda number, out: (read.append(number), reads(number, out)))
+    decode = rows._decode
+    monkeypatch.setattr(rows, "_decode", lambda number, out: (read.append(number), decode(number, out)))
     sampler = bu.BlockShuffleSampler(7, rows.natural_block, rows.natural_window)
     list(bu.ArrayDataSource([rows], sampler=sampler).batch_iterator(3, shuffle=1))
     assert sorted(read) == [0, 1, 2, 3]
