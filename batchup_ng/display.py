@@ -20,10 +20,10 @@ MAX_NODES = 40
 MAX_ITEMS = 8
 """The most parts of a node, columns of a source, or numbers of a list that are shown."""
 
-LONGEST = 60
+MAX_VALUE_CHARS = 60
 """The most characters of a name or value that are shown."""
 
-BOX = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
+BOX_STYLE = "border:1px solid #888;border-radius:4px;padding:2px 6px;margin:2px;display:inline-block;vertical-align:top"
 
 
 def counted(n: int, what: str, several: str = "") -> str:
@@ -153,7 +153,7 @@ def _boxes(node: Any, count: Iterator[int]) -> str:
     parts, left_out = _some(node, count)
     inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
     name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
-    return f'<div style="{BOX}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
+    return f'<div style="{BOX_STYLE}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
 
 
 def _some(node: Shown, count: Iterator[int]) -> tuple[Sequence[Shown], int]:
@@ -176,4 +176,4 @@ def _equal(value: Any, parameter: inspect.Parameter) -> bool:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 3] + "..."

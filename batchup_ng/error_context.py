@@ -18,7 +18,7 @@ from typing import Any
 from .errors import BatchError, BatchupError, RemoteTraceback, batch_error
 from .signals import InterruptsHeld
 
-MAX_TEXT = 1 << 16
+MAX_TEXT_CHARS = 1 << 16
 """The most characters of an exception's own text, or of a traceback, that are kept."""
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -68,7 +68,7 @@ def map_of(error: BaseException) -> str | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of `error`, cut to :data:`MAX_TEXT`."""
+    """Return the text of `error`, cut to :data:`MAX_TEXT_CHARS`."""
     try:
         text = str(error)
     except Exception as raised:
@@ -90,7 +90,7 @@ def traceback_of(error: BaseException) -> str:
     return shortened("".join(lines))
 
 
-def shortened(text: str, most: int = MAX_TEXT) -> str:
+def shortened(text: str, most: int = MAX_TEXT_CHARS) -> str:
     """Return `text`; if it has more than `most` characters, leave out its middle."""
     left_out = len(text) - most
     if left_out <= 0:
@@ -113,7 +113,7 @@ def _described(error: BaseException, which: str, when: str, told: dict[str, Any]
     made_by = "" if told["op"] is None else f", map {told['op']!r}"
     result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **told)
     result.__cause__ = error
-    if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT:
+    if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT_CHARS:
         result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print a long traceback in full
     return result
 

@@ -109,11 +109,11 @@ class BatchError(BatchupError):
         try:
             pickle.loads(pickle.dumps((kind, args, state)))
         except Exception:  # the original cannot be pickled; these attributes can
-            kind, args, state = None, (self._text,), {name: state[name] for name in _TELLING & state.keys()}
+            kind, args, state = None, (self._text,), {name: state[name] for name in _ALWAYS_PICKLED & state.keys()}
         return _built, (kind, args, state)
 
 
-_TELLING = frozenset({"row", "rows", "position", "source", "op", "epoch", "batch", "traceback", "_text"})
+_ALWAYS_PICKLED = frozenset({"row", "rows", "position", "source", "op", "epoch", "batch", "traceback", "_text"})
 """Attributes of a :class:`BatchError` that can always be pickled."""
 
 

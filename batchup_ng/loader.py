@@ -26,7 +26,14 @@ from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, ca
 from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
 from .data_source.epoch.progress import Progress, end
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import BLOCKS, OF_TORCH, EpochOptions, draws_seed, epoch_options, without_blocks
+from .data_source.epoch_options import (
+    ADVICE_ON_TORCH_OPTIONS,
+    SHUFFLE_BLOCKS,
+    EpochOptions,
+    draws_seed,
+    epoch_options,
+    without_blocks,
+)
 from .data_source.hooks import nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
@@ -45,7 +52,7 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 }
 """The pools by name: each is made with a number of workers."""
 
-CLOSED = "closed"
+CLOSED_POOL_KIND = "closed"
 """The kind of the pool of a closed loader."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
@@ -91,7 +98,7 @@ class Loader:
     3 [[2, 4], [1, 0], [3]]
     """
 
-    @validation.known_names(OF_TORCH)
+    @validation.known_names(ADVICE_ON_TORCH_OPTIONS)
     def __init__(
         self,
         data: Any,
@@ -129,7 +136,7 @@ class Loader:
                 why = f"shuffle={shuffle!r} draws a seed in each process"
                 raise ArgumentError(f"{why}; with shard= pass the same int to all")
             seed = seed_draw(shuffle if own else GLOBAL_RNG)
-            shuffle = (BLOCKS, seed) if without_blocks(shuffle)[1] else seed
+            shuffle = (SHUFFLE_BLOCKS, seed) if without_blocks(shuffle)[1] else seed
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
@@ -318,7 +325,10 @@ class Loader:
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
         if self._seed_drawn:
-            progress.options = {**before, "shuffle": (BLOCKS, drawn) if without_blocks(before["shuffle"])[1] else drawn}
+            progress.options = {
+                **before,
+                "shuffle": (SHUFFLE_BLOCKS, drawn) if without_blocks(before["shuffle"])[1] else drawn,
+            }
         chosen = None
         try:
             if batches is not None:
@@ -375,7 +385,7 @@ class Loader:
         # They hold memory that the workers share, and TensorFlow keeps loaders until the program ends.
         progress.iterator = progress.inner = progress.series = progress.behind = None
         if progress.kind:
-            pool, progress.pool, progress.kind = progress.pool, None, CLOSED
+            pool, progress.pool, progress.kind = progress.pool, None, CLOSED_POOL_KIND
             if pool is not None:
                 pool.close()
 
@@ -393,8 +403,8 @@ class Loader:
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
-        if progress.kind == CLOSED:
-            words.append(CLOSED)
+        if progress.kind == CLOSED_POOL_KIND:
+            words.append(CLOSED_POOL_KIND)
         elif progress.pool is not None:
             words.append(f"by {progress.pool!r}" + f", chosen because {progress.why}" * bool(progress.why))
         else:
@@ -432,7 +442,7 @@ class Loader:
                 number, state = progress.upcoming()
                 tried = choose(progress.source, self._options_of(number), state, self._timeout)
                 (kind, progress.why), made = tried
-            if progress.kind == CLOSED:  # another thread may have closed it
+            if progress.kind == CLOSED_POOL_KIND:  # another thread may have closed it
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if progress.pool is None:
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)

@@ -24,7 +24,7 @@ def leave_interrupts_to_others() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals with handlers that may raise, as Ctrl-C does."""
 
 
@@ -53,7 +53,7 @@ class InterruptsHeld:
     def __enter__(self) -> InterruptsHeld:
         if threading.get_ident() == _MAIN:
             try:
-                for number in HELD:
+                for number in HELD_SIGNALS:
                     handler = _QUICK.getsignal(number)
                     if callable(handler):
                         self._handlers[number] = handler

@@ -18,7 +18,7 @@ from .errors import ArgumentError, ArgumentTypeError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
+SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
 """A size in bytes, with an optional unit; an i in the unit means powers of 1,024."""
 
 
@@ -186,7 +186,7 @@ def size_in_bytes(name: str, value: Any) -> int:
     """
     if not isinstance(value, str):
         return not_negative(name, value)
-    found = SIZE.fullmatch(value.strip())
+    found = SIZE_TEXT.fullmatch(value.strip())
     if found is None:
         raise ArgumentError(f'{name} must be a size in bytes, not {value!r}; pass an int, or a string such as "8GB"')
     number, unit, binary = found.groups(default="")

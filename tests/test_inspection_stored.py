@@ -14,7 +14,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import cli
-from batchup_ng.datasets.from_file import FORMATS
+from batchup_ng.datasets.from_file import COLUMNS_BY_ENDING
 from batchup_ng.inspection import reading_cost
 from batchup_ng.inspection.reading_cost import Costs, advice, seconds_a_batch
 
@@ -26,7 +26,7 @@ TIMED = r"  +\d[\d.,]* ms +[\d.,]+ x"
 @pytest.fixture(autouse=True)
 def at_once_without_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure no longer than a test needs; tqdm would leave a thread of its own that watches its bars."""
-    monkeypatch.setattr(reading_cost, "SECONDS", 0.0)
+    monkeypatch.setattr(reading_cost, "TIMED_SECONDS", 0.0)
     monkeypatch.setitem(sys.modules, "tqdm", None)
 
 
@@ -69,7 +69,7 @@ def test_each_format(name: str, column: str, tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.parametrize("ending", [".npz", ".txt", ".jsonl", ".safetensors", ".arrow", ".mdb"])
 def test_formats_that_convert_does_not_write(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ending in FORMATS
+    assert ending in COLUMNS_BY_ENDING
     path = tmp_path / f"d{ending}"
     if ending == ".npz":
         np.savez(path, x=X, y=Y)
@@ -230,7 +230,7 @@ def test_advice(in_order: float, in_blocks: float, at_random: float, told: str) 
 def test_a_batch_is_the_mean_of_whole_blocks(
     seconds: list[float], every: int, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_cost, "SECONDS", 1.0)
+    monkeypatch.setattr(reading_cost, "TIMED_SECONDS", 1.0)
     now, done = 0.0, 0
 
     def batches() -> Iterator[None]:
@@ -252,7 +252,7 @@ def test_each_order_reads_whole_blocks_of_it(tmp_path: Path, monkeypatch: pytest
         groups.append(every)
         return 1.0  # so that a second reads one batch of 10 rows in order
 
-    monkeypatch.setattr(reading_cost, "SECONDS", 6.0)
+    monkeypatch.setattr(reading_cost, "TIMED_SECONDS", 6.0)
     monkeypatch.setattr(reading_cost, "seconds_a_batch", read)
     np.save(tmp_path / "x.npy", Y)
     reading_cost.measure_costs(bu.ArrayDataSource({"x": bu.NpyRows(tmp_path / "x.npy")}), 10, 20, 5)

@@ -28,10 +28,10 @@ from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
-LAYOUT = 2
+FILE_LAYOUT_VERSION = 2
 """The version of the files' layout; it is part of their names."""
 
-ROOM_TO_SPARE = 0.8
+SHARE_OF_FREE_MEMORY = 0.8
 """Part of the free memory that rows may take; the rest is for batches and the remaining program."""
 
 
@@ -197,7 +197,7 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
 def _room(where: Any, limit: Any) -> int:
     """Return how many bytes rows may take."""
     room = validation.size_in_bytes("limit", limit)
-    return room if where is not None else int(min(room, ROOM_TO_SPARE * available()))
+    return room if where is not None else int(min(room, SHARE_OF_FREE_MEMORY * available()))
 
 
 def _form_of(accessor: Any) -> Form:
@@ -234,10 +234,12 @@ def _with_file(form: Form, accessor: Any, where: Any) -> Form:
     contents = fingerprint_of(accessor)
     about = [f"{kind.__module__}.{kind.__qualname__}", form.total, form.shape, np.lib.format.dtype_to_descr(form.dtype)]
     try:
-        parts = json.dumps([LAYOUT, sys.byteorder, about, contents])
+        parts = json.dumps([FILE_LAYOUT_VERSION, sys.byteorder, about, contents])
     except TypeError as error:
         raise ArgumentTypeError(f"fingerprint() of {kind.__name__} must return JSON values: {error}") from error
     digest = hashlib.sha256(parts.encode()).hexdigest()
-    header = json.dumps({"batchup_ng rows": LAYOUT, "fingerprint": digest, "rows": form.total, "shape": form.shape})
+    header = json.dumps(
+        {"batchup_ng rows": FILE_LAYOUT_VERSION, "fingerprint": digest, "rows": form.total, "shape": form.shape}
+    )
     path = os.path.join(os.path.abspath(where), f"batchup-{digest[:24]}.rows")
     return form._replace(path=path, header=header.encode().ljust(HEADER_BYTES))

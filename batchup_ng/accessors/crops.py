@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import number_between
 
-TRIES = 10
+CROP_TRIES = 10
 """How many sizes a random crop draws; it takes the first that fits, like torchvision's."""
 
 
@@ -62,7 +62,7 @@ class RandomResizedCrop:
 
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    draws = 2 * TRIES + 2
+    draws = 2 * CROP_TRIES + 2
 
     def __post_init__(self) -> None:
         for name, limits, most in (("scale", self.scale, 1.0), ("ratio", self.ratio, sys.float_info.max)):
@@ -76,7 +76,7 @@ class RandomResizedCrop:
         """Return the part that the numbers `drawn` from [0, 1) pick, of an image with height and width `picture`."""
         height, width = picture
         low, high = map(math.log, self.ratio)
-        for area, ratio in drawn[: 2 * TRIES].reshape(TRIES, 2).tolist():
+        for area, ratio in drawn[: 2 * CROP_TRIES].reshape(CROP_TRIES, 2).tolist():
             pixels = height * width * (self.scale[0] + area * (self.scale[1] - self.scale[0]))
             sides = math.exp(low + ratio * (high - low))
             tall, wide = round(math.sqrt(pixels / sides)), round(math.sqrt(pixels * sides))

@@ -12,7 +12,7 @@ from PIL import Image
 from .base import chosen_rows
 from .pictures import Pictures
 
-QUALITY = 90
+JPEG_QUALITY = 90
 """The quality of a JPEG if none is given."""
 
 
@@ -70,5 +70,5 @@ class EncodedPictures:
         if picture.mode == "RGBA":
             picture = picture.convert("RGB")  # JPEG has no transparency
         file = io.BytesIO()
-        picture.save(file, "JPEG", quality=QUALITY if self.quality is None else self.quality)
+        picture.save(file, "JPEG", quality=JPEG_QUALITY if self.quality is None else self.quality)
         return file.getvalue()

@@ -8,9 +8,9 @@ whether a file is whole or broken. With ``resize="fast"`` the JPEG decoder makes
 image, by leaving out the higher frequencies, as long as that is no smaller than the requested size. OpenCV does the
 rest, without antialiasing.
 
-Nothing in a file is trusted. Only files in one of `FORMATS` are decoded. None of these formats runs another program.
-Files are opened through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to the
-process.
+Nothing in a file is trusted. Only files in one of `IMAGE_FORMATS` are decoded. None of these formats runs another
+program. Files are opened through Pillow's table of readers, not by ``Image.open``, whose limit of pixels is global to
+the process.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from ..error_context import raise_if_of_signal_handler
 from ..memory_pool import BufferPool
 from .crops import Box, CenterCrop, RandomResizedCrop
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 """Formats that are read, by Pillow's names, if the installed Pillow can."""
 CHANNELS = {"RGB": (3,), "L": (), "RGBA": (4,)}
 """Modes, with the axes that each adds to height and width."""
-FILTERS = {each.name.lower(): each for each in Image.Resampling}
+RESIZE_FILTERS = {each.name.lower(): each for each in Image.Resampling}
 """Pillow's ways to resize, all antialiased but the first."""
-REDUCED = (8, 4, 2)
+REDUCING_FACTORS = (8, 4, 2)
 """Factors by which the decoder reduces. libjpeg-turbo has no vector code for others, which are slower than no
 reduction."""
-WHOLE_BYTES = 1 << 27
+MAX_BYTES_READ_WHOLE = 1 << 27
 """Files with more bytes are not read into memory; Pillow decodes them piece by piece."""
-MAY_ORIENT = frozenset({0xE1, 0xFF, *range(0xD0, 0xD8)})
+ORIENTATION_MARKERS = frozenset({0xE1, 0xFF, *range(0xD0, 0xD8)})
 """JPEG markers after which Pillow looks for an orientation: APP1, which holds EXIF or XMP data, and markers without a
 length, fill bytes and RST, which are rare before the first scan."""
 UINT8 = np.dtype(np.uint8)
-SCRATCH = BufferPool(max_free=4, max_bytes=1 << 28)
+SCRATCH_MEMORY = BufferPool(max_free=4, max_bytes=1 << 28)
 """Memory for images that are decoded and then resized: fresh memory costs as much as decoding."""
 
 
@@ -87,14 +87,14 @@ class Decoding:
             return _cut(stored, box, 1, out)
         if self.resize == "fast":
             cv2, room = opencv(), min(box.size[0] // self.size[0], box.size[1] // self.size[1])
-            factor = next((each for each in REDUCED if each <= room), 1) if stored.reduces else 1
+            factor = next((each for each in REDUCING_FACTORS if each <= room), 1) if stored.reduces else 1
             pixels = _cut(stored, box, factor, None)
             resized: np.ndarray = cv2.resize(pixels, self.size[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
         else:
             image = stored.image()
             if box.size != stored.size:
                 image = image.crop((box.left, box.top, box.left + box.size[1], box.top + box.size[0]))
-            resized = np.asarray(image.resize(self.size[::-1], FILTERS[self.resize]))
+            resized = np.asarray(image.resize(self.size[::-1], RESIZE_FILTERS[self.resize]))
         if out is None or resized is out:
             return resized
         out[...] = resized
@@ -146,7 +146,7 @@ class ByTurbo:
         height, width = (-(-side // factor) for side in self._stored)
         shape = height, width, {"RGB": 3, "RGBA": 4, "L": 1}[self._kind]
         as_it_is = self._orientation == 1 and (self._kind == self._mode)
-        made = out.reshape(shape) if out is not None and as_it_is else SCRATCH.empty(shape, UINT8)
+        made = out.reshape(shape) if out is not None and as_it_is else SCRATCH_MEMORY.empty(shape, UINT8)
         colours = "GRAY" if self._kind == "L" else self._kind
         got = self._turbo.decode_jpeg(
             self._data, colours, min_height=height, min_width=width, min_factor=factor, buffer=made
@@ -237,7 +237,7 @@ def _orientation(data: bytes) -> int:
     at = 2
     try:
         while data[at] == 0xFF and data[at + 1] != 0xDA:  # up to the first scan
-            if data[at + 1] in MAY_ORIENT:
+            if data[at + 1] in ORIENTATION_MARKERS:
                 return _orientation_of(JpegImagePlugin.JpegImageFile(io.BytesIO(data)))
             at += 2 + (data[at + 2] << 8) + data[at + 3]
     except IndexError:  # cut off; the decoder reports it
@@ -272,9 +272,9 @@ _HOLD_ORIENTATION = frozenset({"exif", "Raw profile type exif", "xmp", "XML:com.
 
 @functools.cache
 def _readers() -> list[tuple[Callable[[IO[bytes], str], Image.Image], Callable[[bytes], bool | str] | None]]:
-    """Return the function that opens each of `FORMATS`, and the function that recognises its first bytes."""
+    """Return the function that opens each of `IMAGE_FORMATS`, and the function that recognises its first bytes."""
     Image.init()
-    return [Image.OPEN[name] for name in FORMATS if name in Image.OPEN]
+    return [Image.OPEN[name] for name in IMAGE_FORMATS if name in Image.OPEN]
 
 
 def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
@@ -296,7 +296,7 @@ def _open(file: IO[bytes], max_pixels: int) -> Image.Image:
         if width * height > max_pixels:
             raise Image.DecompressionBombError(f"{width} × {height} pixels are more than max_pixels={max_pixels}")
         return image
-    raise UnidentifiedImageError(f"not a picture in one of the formats {', '.join(FORMATS)}") from cause
+    raise UnidentifiedImageError(f"not a picture in one of the formats {', '.join(IMAGE_FORMATS)}") from cause
 
 
 def _load(stored: Any, file: IO[bytes], fills: bool) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from ..errors import ArgumentError
 from ..validation import known_names
 from .base import files_digest
-from .image_decoding import WHOLE_BYTES
+from .image_decoding import MAX_BYTES_READ_WHOLE
 from .packed_paths import packed_paths
-from .pictures import RENAMED, Pictures
+from .pictures import ADVICE_ON_PICTURE_OPTIONS, Pictures
 from .storage.open_file import regular
 from .storage.remote import is_remote
 
@@ -42,7 +42,7 @@ class ImageFiles(Pictures):
         ImportError: ``"fast"`` or ``"simplejpeg"`` is requested, and the extra ``images`` is not installed.
     """
 
-    @known_names(RENAMED)
+    @known_names(ADVICE_ON_PICTURE_OPTIONS)
     def __init__(
         self, paths: Iterable[str | os.PathLike[str]], size: int | tuple[int, int] | None = None, mode: str = "RGB",
         dtype: Any = np.uint8, *, resize: str = "bilinear", crop: Any = None, decoder: str = "auto",
@@ -80,7 +80,7 @@ class ImageFiles(Pictures):
 
     def _opened(self, encoded: str) -> bytes | IO[bytes]:
         found = regular(encoded)
-        if found.st_size > WHOLE_BYTES:
+        if found.st_size > MAX_BYTES_READ_WHOLE:
             return open(encoded, "rb")
         with open(encoded, "rb", buffering=0) as file:
             data: bytes = file.read(found.st_size)

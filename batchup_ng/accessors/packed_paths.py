@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 
-PIECE = 1 << 16
+PATHS_ENCODED_AT_ONCE = 1 << 16
 """Paths that are encoded at once; if paths come one by one, no more of them are in memory as objects."""
 
 
@@ -103,7 +103,7 @@ def packed_paths(paths: Any) -> PackedPaths:
 
 def _pieces(paths: Iterable[Any]) -> Iterator[list[str]]:
     remaining, start = iter(paths), 0
-    while piece := list(islice(remaining, PIECE)):
+    while piece := list(islice(remaining, PATHS_ENCODED_AT_ONCE)):
         yield [path_text(start + place, path) for place, path in enumerate(piece)]
         start += len(piece)
 

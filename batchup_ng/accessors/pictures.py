@@ -17,11 +17,11 @@ from ..signals import InterruptsHeld
 from ..validation import height_and_width, one_of, positive_int
 from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
-from .image_decoding import CHANNELS, FILTERS, Decoding, opencv, simplejpeg
+from .image_decoding import CHANNELS, RESIZE_FILTERS, Decoding, opencv, simplejpeg
 from .spreading import spread
 
 DECODERS = ("auto", "pillow", "simplejpeg")
-RENAMED = {
+ADVICE_ON_PICTURE_OPTIONS = {
     **dict.fromkeys(["resample", "interpolation"], "pass the filter as resize="),
     **dict.fromkeys(["transform", "transforms"], "apply it by a map of the source: source.map(...), .map_samples(...)"),
 }
@@ -61,7 +61,7 @@ class Pictures(ABC):
         self._decoding = Decoding(
             mode=one_of("mode", mode, CHANNELS),
             size=None if size is None else height_and_width(size),
-            resize=one_of("resize", resize, ("fast", *FILTERS)),
+            resize=one_of("resize", resize, ("fast", *RESIZE_FILTERS)),
             crop=_checked_crop(crop, size),
             max_pixels=positive_int("max_pixels", max_pixels),
             fills=one_of("truncated", truncated, ("error", "fill")) == "fill",

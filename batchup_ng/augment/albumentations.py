@@ -18,7 +18,7 @@ from ..batch import stack
 from ..errors import ArgumentTypeError
 from ..validation import known_names
 from .base import Operation
-from .options import OF_OTHERS
+from .options import ADVICE_ON_AUGMENT_OPTIONS
 
 
 class albumentations(Operation):
@@ -44,7 +44,7 @@ class albumentations(Operation):
 
     in_place = True  # the user's transform may write to its image
 
-    @known_names(OF_OTHERS)
+    @known_names(ADVICE_ON_AUGMENT_OPTIONS)
     def __init__(self, transform: Any) -> None:
         if not callable(transform) or not hasattr(transform, "set_random_state"):
             raise ArgumentTypeError(

@@ -24,9 +24,9 @@ from ..memory_pool import BufferPool
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
 from ..validation import known_names, not_negative
-from .options import OF_OTHERS
+from .options import ADVICE_ON_AUGMENT_OPTIONS
 
-MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
+BATCH_MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
 """Memory for new batches. It is reused when a batch is gone, because fresh memory costs more than most changes."""
 
 
@@ -135,7 +135,7 @@ class compose(Operation):
         ArgumentTypeError: an argument is no operation.
     """
 
-    @known_names(OF_OTHERS)
+    @known_names(ADVICE_ON_AUGMENT_OPTIONS)
     def __init__(self, *operations: Operation, image: int | str = 0, label: int | str = 1) -> None:
         chain: list[Operation] = []
         for place, operation in enumerate(operations):
@@ -208,7 +208,7 @@ def _in_words(images: Any) -> str:
 
 def copied(images: np.ndarray) -> np.ndarray:
     """Return a copy in writable memory."""
-    out = MEMORY.empty(images.shape, images.dtype)
+    out = BATCH_MEMORY.empty(images.shape, images.dtype)
     out[...] = images
     return out
 

@@ -11,7 +11,7 @@ from ..validation import known_names, positive_int
 from .base import InPlace, number
 from .color import color_jitter
 from .geometry import affine
-from .options import OF_OTHERS
+from .options import ADVICE_ON_AUGMENT_OPTIONS
 
 
 class choose(InPlace):
@@ -27,7 +27,7 @@ class choose(InPlace):
         ArgumentTypeError: an operation is of another kind.
     """
 
-    @known_names(OF_OTHERS)
+    @known_names(ADVICE_ON_AUGMENT_OPTIONS)
     def __init__(self, *operations: InPlace, n: int = 1) -> None:
         for place, operation in enumerate(operations):
             if not isinstance(operation, InPlace):
@@ -50,7 +50,7 @@ class choose(InPlace):
         return f"choose({', '.join(map(repr, self.operations))}, n={self.n})"
 
 
-@known_names(OF_OTHERS)
+@known_names(ADVICE_ON_AUGMENT_OPTIONS)
 def rand_augment(n: int = 2, magnitude: float = 9.0, *, fill: float | tuple[float, ...] = 0) -> choose:
     """Return a choice of `n` changes per image of one strength, as in RandAugment (Cubuk et al., arXiv:1909.13719).
 

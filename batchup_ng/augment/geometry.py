@@ -12,7 +12,7 @@ from ..accessors.crops import RandomResizedCrop
 from ..accessors.image_decoding import found_opencv, opencv
 from ..errors import ArgumentError
 from ..validation import height_and_width, not_negative, true_or_false
-from .base import MEMORY, InPlace, Operation, between, span
+from .base import BATCH_MEMORY, InPlace, Operation, between, span
 from .options import names_checked
 
 
@@ -79,7 +79,7 @@ class random_crop(Operation):
                 f"size must be at most that of the images with their padding, {(height + 2 * pad, width + 2 * pad)}, "
                 f"not {(tall, wide)}; raise padding, or resize the images"
             )
-        out = MEMORY.empty((n, tall, wide, channels), images.dtype)
+        out = BATCH_MEMORY.empty((n, tall, wide, channels), images.dtype)
         corners, fill = (drawn * (free + 1)).astype(int) - pad, _colour(self.fill, images)
         for image, place, (top, left) in zip(images, out, corners.tolist(), strict=True):
             part = image[max(0, top) : max(0, top + tall), max(0, left) : max(0, left + wide)]
@@ -118,7 +118,7 @@ class resized_crop(Operation):
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         cv2, (n, tall, wide, channels), size = opencv(), images.shape, height_and_width(self.size)
-        out = MEMORY.empty((n, *size, channels), images.dtype)
+        out = BATCH_MEMORY.empty((n, *size, channels), images.dtype)
         crop = RandomResizedCrop(self.scale, self.ratio)
         for image, place, numbers in zip(images, out, drawn, strict=True):
             top, left, (height, width) = crop.box((tall, wide), size, numbers)

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
-from .base import MEMORY, Operation
+from .base import BATCH_MEMORY, Operation
 from .options import names_checked
 
-BAND = 60_000  # a multiple of each number of channels
+VALUES_AT_A_TIME = 60_000  # a multiple of each number of channels
 """About how many values are computed at a time. They stay in a processor's cache."""
 
 
@@ -64,10 +64,12 @@ class normalize(Operation):
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         n, height, width, channels = images.shape
         pixels, last = height * width, self.layout == "NHWC"
-        out = MEMORY.empty((n, height, width, channels) if last else (n, channels, height, width), np.dtype(self.dtype))
+        out = BATCH_MEMORY.empty(
+            (n, height, width, channels) if last else (n, channels, height, width), np.dtype(self.dtype)
+        )
         # A run is contiguous in `out`: the values of all channels of an image, or of one channel.
         every = pixels * channels if last else pixels
-        band = min(BAND, every)
+        band = min(VALUES_AT_A_TIME, every)
         runs = [slice(None)] if last else [slice(c, c + 1) for c in range(channels)]
         mean, std = self.mean_and_std(channels)
         if images.dtype == np.uint8 and np.abs(mean).max() > 1:
@@ -79,8 +81,8 @@ class normalize(Operation):
         converts = [make(mean[run], std[run], out.dtype, band) for run in runs]
         for image, place in zip(images.reshape(n, pixels, channels), out.reshape(n, len(runs), every), strict=True):
             for convert, values, result in zip(converts, image.reshape(1, -1) if last else image.T, place, strict=True):
-                for start in range(0, every, BAND):
-                    convert(values[start : start + BAND], result[start : start + BAND])
+                for start in range(0, every, VALUES_AT_A_TIME):
+                    convert(values[start : start + VALUES_AT_A_TIME], result[start : start + VALUES_AT_A_TIME])
         return out, labels
 
     def mean_and_std(self, channels: int) -> tuple[np.ndarray, np.ndarray]:

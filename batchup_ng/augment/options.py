@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..validation import known_names
 
-RENAMED = {
+RENAMED_OPTIONS = {
     **dict.fromkeys(["degrees", "angle", "rotation"], "rotate"),
     **dict.fromkeys(["translate_percent", "translation"], "translate"),
     **dict.fromkeys(["prob", "probability"], "p"),
@@ -17,7 +17,7 @@ RENAMED = {
 }
 """Names in torchvision, Albumentations and Keras for options that exist here."""
 
-OF_OTHERS = {
+ADVICE_ON_AUGMENT_OPTIONS = {
     **dict.fromkeys(["seed", "generator", "rng"], "its numbers come from source.map(operation, rng='sample')"),
     **dict.fromkeys(["interpolation", "resample", "antialias"], "its reference says how it interpolates"),
     **dict.fromkeys(["inplace", "in_place"], "leave it out: it writes in place where nobody else has the images"),
@@ -37,6 +37,6 @@ def names_checked(operation: Class) -> Class:
     """Make an operation, a dataclass, refuse options that it does not have, with the remedy."""
     init: Any = operation.__init__  # type: ignore[misc]  # made by the decorator below this one
     known = inspect.signature(init).parameters
-    renamed = {name: f"pass it as {ours}=" for name, ours in RENAMED.items() if ours in known}
-    operation.__init__ = known_names({**OF_OTHERS, **renamed})(init)  # type: ignore[misc]
+    renamed = {name: f"pass it as {ours}=" for name, ours in RENAMED_OPTIONS.items() if ours in known}
+    operation.__init__ = known_names({**ADVICE_ON_AUGMENT_OPTIONS, **renamed})(init)  # type: ignore[misc]
     return operation

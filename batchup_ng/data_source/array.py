@@ -30,13 +30,13 @@ from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from ..validation import positive_int
 from .hooks import SourceNode, Traits, joined_names, written_by_user
-from .indexed import INDEX, with_rows
+from .indexed import INDEX_COLUMN, with_rows
 from .random_access import RandomAccessDataSource, joint_blocks
 
-WINDOW = 16
+DEFAULT_WINDOW_BLOCKS = 16
 """Number of blocks to mix if an accessor has no ``natural_window``."""
 
-DESCRIBED = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
+DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
 """Accessors whose ``repr`` describes them."""
 
 
@@ -125,7 +125,11 @@ class ArrayDataSource(RandomAccessDataSource):
 
     def natural_blocks(self) -> tuple[int, int] | None:
         found = [_stored(array) for array in self.data]
-        told = [(a.natural_block, getattr(a, "natural_window", WINDOW)) for a in found if hasattr(a, "natural_block")]
+        told = [
+            (a.natural_block, getattr(a, "natural_window", DEFAULT_WINDOW_BLOCKS))
+            for a in found
+            if hasattr(a, "natural_block")
+        ]
         blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
         n = len(self.data[0])
         # Blocks of one row do not restrict the order, nor does an array that fits into one window.
@@ -138,7 +142,7 @@ class ArrayDataSource(RandomAccessDataSource):
         return min([n for n in kept if n < len(self.data[0])], default=math.inf)
 
     def _facts(self) -> list[str]:
-        words = [repr(a) if isinstance(a, DESCRIBED) else array_words(a) for a in self.data]
+        words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]
         named = words if self._names is None else map("{}: {}".format, map(printable, self._names), words)
         return [*super()._facts(), listed(list(named))]
 
@@ -235,8 +239,8 @@ def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ..
     for name in data:
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the names of data must be strings, not {name!r}; maps are called with them")
-    if include_indices and INDEX in data:
-        raise ArgumentError(f"include_indices adds a column {INDEX!r}, and data has one of that name; rename it")
+    if include_indices and INDEX_COLUMN in data:
+        raise ArgumentError(f"include_indices adds a column {INDEX_COLUMN!r}, and data has one of that name; rename it")
     return tuple(data)
 
 

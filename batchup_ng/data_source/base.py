@@ -21,7 +21,7 @@ from .epoch.checkpoint import put_back
 from .epoch.direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .epoch.epochs import MakesEpochs
 from .epoch.opening import Epoch, Runner
-from .epoch_options import NEWER, EpochOptions
+from .epoch_options import NEWER_OPTIONS, EpochOptions
 from .hooks import SourceNode
 from .looking import HasSamples
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean
@@ -205,7 +205,7 @@ class AbstractDataSource(HasSamples):
         self, batch_size: int, progress: ProgressFunction | None, n_batches: int | None, options: dict[str, Any]
     ) -> Iterable[Any]:
         """Return the batches of an epoch, wrapped in `progress` if it is given."""
-        for_counting = {name: value for name, value in options.items() if name not in NEWER}
+        for_counting = {name: value for name, value in options.items() if name not in NEWER_OPTIONS}
         if n_batches is not None:
             n_batches = validation.positive_int("n_batches", n_batches)
         elif self.num_samples(**for_counting) == math.inf:

@@ -17,7 +17,7 @@ from .hooks import SourceNode, nodes_of
 Blocks = tuple[tuple[int, int], ...]
 """The block and the window of each node that has an order by blocks."""
 
-TOO_OFTEN = 1.5
+MAX_READS_OF_A_BLOCK = 1.5
 """How often the ranks may read each block, all together, before a warning says so."""
 
 
@@ -89,7 +89,7 @@ def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> 
         for node in nodes_of(owner)
         if node.rows_kept() < block * window
     ]
-    vars(source)["_warned_of_reads"] = times > TOO_OFTEN or bool(crowded)
+    vars(source)["_warned_of_reads"] = times > MAX_READS_OF_A_BLOCK or bool(crowded)
     if crowded:
         kept, mixed = crowded[0]
         warn_consumer(
@@ -98,7 +98,7 @@ def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> 
             f"fewer: give the source sampler=BlockShuffleSampler(length, block, window=...) with a smaller window",
             CacheWarning,
         )
-    if times > TOO_OFTEN:
+    if times > MAX_READS_OF_A_BLOCK:
         warn_consumer(
             f"with shuffle='blocks' and shard= each rank reads about {times:.1f} times the rows that it hands out: its "
             f"batches have rows of all the blocks of a window. To read each block once, give each rank a subset of "

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..sampling.plans.sharding import UNEVEN, Shard
+from ..sampling.plans.sharding import UNEVEN_OPTIONS, Shard
 
 LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE"),
@@ -28,7 +28,7 @@ script that starts one process without ``srun``, ``SLURM_NTASKS`` counts tasks t
 
 def shard_of(shard: Any, uneven: Any, pad_mask: Any) -> Shard:
     """Return the shard for these options of ``batch_iterator``, checked."""
-    validation.one_of("uneven", uneven, UNEVEN)
+    validation.one_of("uneven", uneven, UNEVEN_OPTIONS)
     rank, world = (0, 1) if shard is None else _rank_and_world(shard)
     return Shard(rank, world, uneven, validation.true_or_false("pad_mask", pad_mask))
 

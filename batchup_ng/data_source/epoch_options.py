@@ -18,13 +18,13 @@ from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
-BLOCKS = "blocks"
+SHUFFLE_BLOCKS = "blocks"
 """The value of ``shuffle=``, alone or before a seed, for an order that reads neighbouring rows together."""
 
-NEWER = ("epoch", "drop_last")
+NEWER_OPTIONS = ("epoch", "drop_last")
 """Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
 
-OF_TORCH = {
+ADVICE_ON_TORCH_OPTIONS = {
     "num_workers": "pass the number of workers as workers=",
     "collate_fn": "pass it as collate=",
     "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
@@ -106,7 +106,7 @@ def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]
         parameters = {}.values()
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     known = {each.name for each in parameters}
-    return {name: value for name, value in given.items() if name not in NEWER or takes_any or name in known}
+    return {name: value for name, value in given.items() if name not in NEWER_OPTIONS or takes_any or name in known}
 
 
 def epoch_options(
@@ -155,14 +155,14 @@ def epoch_options(
 def draws_seed(shuffle: Any) -> bool:
     """Return whether an epoch with this `shuffle` draws a seed when it opens."""
     own = isinstance(shuffle, (bool, np.bool_)) and bool(shuffle)
-    return own or isinstance(shuffle, np.random.Generator) or (isinstance(shuffle, str) and shuffle == BLOCKS)
+    return own or isinstance(shuffle, np.random.Generator) or (isinstance(shuffle, str) and shuffle == SHUFFLE_BLOCKS)
 
 
 def without_blocks(shuffle: Any) -> tuple[Any, bool]:
     """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed, as True does."""
-    if isinstance(shuffle, str) and shuffle == BLOCKS:
+    if isinstance(shuffle, str) and shuffle == SHUFFLE_BLOCKS:
         return True, True
-    if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == BLOCKS:
+    if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == SHUFFLE_BLOCKS:
         return validation.not_negative("shuffle[1], a seed,", shuffle[1]), True
     return shuffle, False
 

@@ -20,10 +20,10 @@ from ..sampling.standard import check_row_numbers, row_numbers
 from .base import AbstractDataSource
 from .epoch.state_file import replace_text
 
-COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
+ERROR_LIST_COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
 """Columns of the file. Except ``error`` and ``message``, each is an attribute of :class:`~batchup_ng.BatchError`."""
 
-MAX_MESSAGE = 10_000
+MAX_MESSAGE_CHARS = 10_000
 """Maximum number of characters of a message in the file. The csv module reads no field of more than 131,072."""
 
 
@@ -48,7 +48,7 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
     written = 0
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+    writer.writerow(ERROR_LIST_COLUMNS)
     for error in listed:
         if not isinstance(error, BatchError):
             raise ArgumentTypeError(
@@ -60,9 +60,9 @@ def write_errors(errors: Any, path: str | os.PathLike[str]) -> int:
         written += 1
         told = {
             "source": _lasting(error.source), "error": type(error.error or error).__name__,
-            "message": shortened(str(error), MAX_MESSAGE),
+            "message": shortened(str(error), MAX_MESSAGE_CHARS),
         }  # fmt: skip
-        writer.writerow([told[name] if name in told else getattr(error, name) for name in COLUMNS])
+        writer.writerow([told[name] if name in told else getattr(error, name) for name in ERROR_LIST_COLUMNS])
     replace_text(path, text.getvalue())
     return written
 

@@ -19,7 +19,7 @@ from .looking import numbered_length, read_in_order
 from .map import call
 from .views import SubsetDataSource
 
-AT_ONCE = 256
+SAMPLES_READ_AT_ONCE = 256
 """Number of samples to read together."""
 
 
@@ -36,8 +36,8 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
     names = None if columns is None else [columns] if np.ndim(columns) == 0 else list(columns)
     narrow = None if names is None else _narrowed(source, names)
     keep = np.zeros(n, dtype=bool)
-    for start in range(0, n, AT_ONCE):
-        positions = np.arange(start, min(start + AT_ONCE, n))
+    for start in range(0, n, SAMPLES_READ_AT_ONCE):
+        positions = np.arange(start, min(start + SAMPLES_READ_AT_ONCE, n))
         batch = read_in_order(source if narrow is None else narrow, positions)
         if names is not None and narrow is None:
             batch = _picked(batch, names)

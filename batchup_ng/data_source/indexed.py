@@ -15,7 +15,7 @@ from ..sampling.plans.rows import ChoiceBatch
 from .base import AbstractDataSource
 from .wrapped import SameOrder
 
-INDEX = "index"
+INDEX_COLUMN = "index"
 """The name of the column of row numbers in a batch that is a dict."""
 
 
@@ -35,11 +35,11 @@ def with_rows(batch: Any, *rows: np.ndarray) -> Any:
     """Return a batch that begins with its row numbers. In a dict they are ``"index"``, which takes only one array."""
     if not isinstance(batch, Mapping):
         return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
-    if len(rows) != 1 or INDEX in batch:
-        why = f"they have a column {INDEX!r}" if INDEX in batch else "they come from several sources"
-        raise ArgumentError(f"batches by name cannot get their row numbers as {INDEX!r}, for {why}; rename it, or use "
-                            f"with_index on the sources that they are made of")  # fmt: skip
-    return {INDEX: rows[0], **batch}
+    if len(rows) != 1 or INDEX_COLUMN in batch:
+        why = f"they have a column {INDEX_COLUMN!r}" if INDEX_COLUMN in batch else "they come from several sources"
+        raise ArgumentError(f"batches by name cannot get their row numbers as {INDEX_COLUMN!r}, for {why}; rename "
+                            f"it, or use with_index on the sources that they are made of")  # fmt: skip
+    return {INDEX_COLUMN: rows[0], **batch}
 
 
 class IndexedDataSource(SameOrder):

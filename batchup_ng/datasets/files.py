@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 Reader: TypeAlias = Callable[..., Any]
 """Makes the accessor of files. It is called with a sequence of paths, and with a size if the user gave one."""
 
-OF_IMAGES = dict.fromkeys(
+ADVICE_ON_IMAGE_OPTIONS = dict.fromkeys(
     ["mode", "dtype", "resize", "crop", "decoder", "max_pixels", "truncated"],
     "give a function that makes the accessor: images=functools.partial(ImageFiles, crop='random')",
 )
@@ -25,7 +25,7 @@ OF_IMAGES = dict.fromkeys(
 SHOWN_CLASSES = 20
 """Maximum number of classes with their own line in a report."""
 
-LONGEST_NAME = 100
+MAX_CLASS_NAME_CHARS = 100
 """Maximum number of characters of a class name in a report."""
 
 SHOWN_PATHS = 3
@@ -59,7 +59,7 @@ class FilesReport:
 
     def __str__(self) -> str:
         first = list(self.class_counts.items())[:SHOWN_CLASSES]
-        shown = [(shortened(printable(name), LONGEST_NAME), count) for name, count in first]
+        shown = [(shortened(printable(name), MAX_CLASS_NAME_CHARS), count) for name, count in first]
         width = max((len(name) for name, _ in shown), default=0)
         classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
         lines = [f"{printable(self.where)}: {counted(self.samples, 'file')}{classes}"]

@@ -12,17 +12,17 @@ from .. import validation
 from ..accessors.image_files import ImageFiles
 from ..csv_file import csv_rows
 from ..errors import ArgumentError
-from .files import OF_IMAGES, FilesDataSource, Reader
+from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, Reader
 from .from_table import from_table
 from .table_columns import Column
 
-INT = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
-FLOAT = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
+INT_CELL = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
+FLOAT_CELL = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
 """Cells of a CSV file that are numbers. ``007`` is text, because it may be a name. Numbers too large for a float are
 text too."""
 
 
-@validation.known_names(OF_IMAGES)
+@validation.known_names(ADVICE_ON_IMAGE_OPTIONS)
 def from_csv(
     path: str | os.PathLike[str], image: str = "path", label: str | None = None,
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
@@ -72,9 +72,9 @@ def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter
 
 
 def _typed(cells: Column) -> Column:
-    if all(map(INT.fullmatch, cells)):
+    if all(map(INT_CELL.fullmatch, cells)):
         return list(map(int, cells))
-    if not all(map(FLOAT.fullmatch, cells)):
+    if not all(map(FLOAT_CELL.fullmatch, cells)):
         return cells
     numbers = list(map(float, cells))
     infinite = [cell for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)]

@@ -27,7 +27,7 @@ from ..errors import ArgumentError, ArgumentTypeError, BatchupError
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-SAVED_DATASET = "data-*.arrow"
+SAVED_DATASET_FILES = "data-*.arrow"
 """Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
 
 
@@ -67,25 +67,25 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     if ending is None:
         _refuse_known(path)
         raise ArgumentError(
-            f"paths must end in one of {', '.join(FORMATS)}, not {path!r}; read a folder of pictures by from_folder, "
-            f"others by an accessor: ArrayDataSource({{'x': NpyRows(path)}})"
+            f"paths must end in one of {', '.join(COLUMNS_BY_ENDING)}, not {path!r}; read a folder of pictures by "
+            f"from_folder, others by an accessor: ArrayDataSource({{'x': NpyRows(path)}})"
         )
     if ending == ".arrow" and os.path.isdir(path):
         paths = _saved_files(path)
-    elif ending not in SHARDED and not isinstance(paths, (str, os.PathLike)):
+    elif ending not in SHARDED_ENDINGS and not isinstance(paths, (str, os.PathLike)):
         if len(paths) > 1:
             raise ArgumentError(f"paths must be one {ending} file, not {len(paths)}; join sources by batchup_ng.concat")
         paths = path
-    return ArrayDataSource(FORMATS[ending](paths, columns))
+    return ArrayDataSource(COLUMNS_BY_ENDING[ending](paths, columns))
 
 
 def _refuse_known(path: str) -> None:
     """Raise an error with advice if a path is close to a readable one: compressed, or a folder of several splits."""
-    if path.lower().endswith(COMPRESSED):
+    if path.lower().endswith(COMPRESSED_ENDINGS):
         raise ArgumentError(
             f"paths must not be compressed as a whole, as {path!r} is, for rows lie nowhere in it; decompress it first"
         )
-    splits = sorted(map(os.path.dirname, glob.glob(os.path.join(glob.escape(path), "*", SAVED_DATASET))))
+    splits = sorted(map(os.path.dirname, glob.glob(os.path.join(glob.escape(path), "*", SAVED_DATASET_FILES))))
     if splits and os.path.isfile(os.path.join(path, "dataset_dict.json")):
         listed = ", ".join(repr(os.path.basename(split)) for split in dict.fromkeys(splits))
         raise ArgumentError(
@@ -96,7 +96,7 @@ def _refuse_known(path: str) -> None:
 
 def _saved_files(path: str) -> list[str]:
     """Return the files of a saved data set, as its ``state.json`` lists them: the folder may contain older files."""
-    found = sorted(glob.glob(os.path.join(glob.escape(path), SAVED_DATASET)))
+    found = sorted(glob.glob(os.path.join(glob.escape(path), SAVED_DATASET_FILES)))
     try:
         with open(os.path.join(path, "state.json"), "rb") as file:
             names = [each["filename"] for each in json.load(file)["_data_files"]]
@@ -114,10 +114,10 @@ def is_stored(path: str) -> bool:
 def _ending(path: str) -> str | None:
     """Return the ending that names the format of a path, or None. The content of a folder determines its ending."""
     name = (path.partition("?")[0] if is_remote(path) else path).rstrip("/").lower()  # a URL may have a signature
-    ending = next((ending for ending in FORMATS if name.endswith(ending)), None)
+    ending = next((ending for ending in COLUMNS_BY_ENDING if name.endswith(ending)), None)
     if ending is None and os.path.exists(os.path.join(path, "data.mdb")):
         return ".lmdb"
-    return ".arrow" if ending is None and glob.glob(os.path.join(glob.escape(path), SAVED_DATASET)) else ending
+    return ".arrow" if ending is None and glob.glob(os.path.join(glob.escape(path), SAVED_DATASET_FILES)) else ending
 
 
 def _lmdb(path: Any, names: Sequence[str] | None) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def _json_lines(path: Any) -> TextLines:
     return TextLines(path, decode=json.loads)
 
 
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".tbz2", ".txz")
+COMPRESSED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".tbz2", ".txz")
 """Endings of files that must be decompressed first."""
 
-SHARDED = (".parquet", ".arrow", ".feather", ".tar")
+SHARDED_ENDINGS = (".parquet", ".arrow", ".feather", ".tar")
 """Endings of formats in which several files make one data set."""
 
-FORMATS: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
+COLUMNS_BY_ENDING: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any]]] = {
     ".npy": _alone(NpyRows),
     ".npz": NpzRows.columns,
     ".h5": Hdf5Rows.columns,

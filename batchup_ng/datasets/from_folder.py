@@ -14,9 +14,9 @@ from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError
 from ..validation import known_names
 from .exclusion import excluded_paths, unmatched_paths
-from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, checked_class_names, opened
+from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, FilesReport, Reader, checked_class_names, opened
 
-EXTENSIONS = (
+IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jpe", ".jfif", ".apng", ".ppm", ".pgm",
     ".pbm", ".pnm", ".pfm", ".jp2", ".j2k", ".jpc", ".jpf", ".jpx", ".j2c", ".avif", ".avifs",
 )  # fmt: skip
@@ -27,11 +27,11 @@ MOST_WAYS = 1000
 every level."""
 
 
-@known_names(OF_IMAGES)
+@known_names(ADVICE_ON_IMAGE_OPTIONS)
 def from_folder(
     root: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *,
     class_names: Sequence[str] | None = None, exclude: str | os.PathLike[str] | Iterable[str] | None = None,
-    extensions: str | Sequence[str] = EXTENSIONS, images: Reader = ImageFiles,
+    extensions: str | Sequence[str] = IMAGE_EXTENSIONS, images: Reader = ImageFiles,
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the images below a folder, ``(images, labels)``. Each subfolder is a class.
 

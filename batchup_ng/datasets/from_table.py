@@ -16,16 +16,16 @@ from ..data_source.error_list import absolute
 from ..display import counted
 from ..errors import ArgumentError
 from .exclusion import excluded_paths, unmatched_paths
-from .files import OF_IMAGES, FilesDataSource, FilesReport, Reader, named, opened
+from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, FilesReport, Reader, named, opened
 from .table_columns import Column, columns_of, further_column, row_words
 from .table_labels import class_counts, labels_of, separator_hint
 
-LISTED_FROM = 100
+LISTED_FROM_FILES = 100
 """Minimum number of named files in a folder to list the folder, which is one request to storage that may be remote.
 Fewer files are checked one by one, because the folder may contain many others."""
 
 
-@validation.known_names(OF_IMAGES)
+@validation.known_names(ADVICE_ON_IMAGE_OPTIONS)
 def from_table(
     table: Any, image: str = "path", label: str | None = None, size: int | tuple[int, int] | None = None, *,
     separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
@@ -127,7 +127,7 @@ def _absent(paths: Sequence[str]) -> list[int]:
         by_folder.setdefault(path[: path.rfind(os.sep) + 1], []).append(row)
     absent = []
     for folder, rows in by_folder.items():
-        is_listed = len(rows) >= LISTED_FROM and os.path.isdir(folder or ".")
+        is_listed = len(rows) >= LISTED_FROM_FILES and os.path.isdir(folder or ".")
         names = set(os.listdir(folder or ".")) if is_listed else set()
         doubtful = [row for row in rows if paths[row][len(folder) :] not in names]
         absent += [row for row in doubtful if not os.path.exists(paths[row])]

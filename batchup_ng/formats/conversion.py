@@ -44,14 +44,14 @@ from .zarr import ZarrWriter
 PART_BYTES = 1 << 26
 """Bytes of rows between two checkpoints, plus a batch at most: kept in memory, and lost by a kill."""
 
-VALUE_BYTES = 100
+ASSUMED_VALUE_BYTES = 100
 """Assumed bytes of a value of unknown size."""
 
-VERSION = 3
+JOURNAL_VERSION = 3
 """Version of the journal and of the writers' results."""
 
 WRITERS: tuple[type[Writer], ...] = (NpyWriter, ChunkedHdf5, LmdbWriter, ZarrWriter, ParquetWriter, TarWriter)
-ENDINGS: dict[str, type[Writer]] = {**{writer.ending: writer for writer in WRITERS}, ".hdf5": ChunkedHdf5}
+WRITER_BY_ENDING: dict[str, type[Writer]] = {**{writer.ending: writer for writer in WRITERS}, ".hdf5": ChunkedHdf5}
 """The writer for each ending of a path."""
 
 
@@ -179,7 +179,7 @@ def convert(
         raise ArgumentError("on_error must be 'raise' or 'skip', not 'replace', by which rows would be written twice")
     overwrite = true_or_false("overwrite", overwrite)
     data = prepared(source_of(source), size, quality)
-    about = {"version": VERSION, **contents_of(data), "batch_size": batch_size, "options": given}
+    about = {"version": JOURNAL_VERSION, **contents_of(data), "batch_size": batch_size, "options": given}
     loader = Loader(data, batch_size, pool=pool, workers=workers, on_error=on_error)
     with Partial(target) as partial, loader:
         journal = _found(partial, about, overwrite)
@@ -232,9 +232,9 @@ def _bar(progress: Any, title: str, total: int, journal: Journal | None) -> Iter
 
 def _writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
     """Return the writer for the ending of a path. Refuse options that it does not have, and check its libraries."""
-    writer = ENDINGS.get(path.suffix.lower())
+    writer = WRITER_BY_ENDING.get(path.suffix.lower())
     if writer is None:
-        raise ArgumentError(f"path must end with one of {', '.join(ENDINGS)}, and is {str(path)!r}; rename it")
+        raise ArgumentError(f"path must end with one of {', '.join(WRITER_BY_ENDING)}, and is {str(path)!r}; rename it")
     if not path.parent.is_dir():
         raise ArgumentError(f"path must lie in a folder that exists, not in {str(path.parent)!r}; make it")
     for name in options:
@@ -396,5 +396,8 @@ def _bytes_of(values: Values) -> int:
     """Return the approximate bytes of a batch's columns."""
     arrays = [column for column in values.values() if isinstance(column, np.ndarray)]
     others = [value for column in values.values() if not isinstance(column, np.ndarray) for value in column]
-    sizes = (getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else VALUE_BYTES) for each in others)
+    sizes = (
+        getattr(each, "nbytes", len(each) if isinstance(each, (str, bytes)) else ASSUMED_VALUE_BYTES)
+        for each in others
+    )
     return sum(array.nbytes for array in arrays) + sum(sizes)

@@ -17,10 +17,10 @@ from typing import Any
 
 from .base import pread_all, pwrite_all, synchronised
 
-PAGE = 1 << 16
+DRAFT_PAGE_BYTES = 1 << 16
 """Bytes that are kept and written together: fewer take longer, more lengthen the log of scattered changes."""
 
-RECORD = struct.Struct("<QQI")
+LOG_RECORD = struct.Struct("<QQI")
 """Header of replaced bytes in the log: their place in the file, their number, their CRC-32."""
 
 
@@ -60,8 +60,8 @@ class Draft(io.RawIOBase):
         view = memoryview(buffer).cast("B")[: max(0, self._size - self._at)]
         done = 0
         while done < len(view):
-            number, first = divmod(self._at + done, PAGE)
-            n = min(PAGE - first, len(view) - done)
+            number, first = divmod(self._at + done, DRAFT_PAGE_BYTES)
+            n = min(DRAFT_PAGE_BYTES - first, len(view) - done)
             page = self._pages.get(number) or self._stored(number)
             view[done : done + n] = page[first : first + n]
             done += n
@@ -72,10 +72,10 @@ class Draft(io.RawIOBase):
         view = memoryview(data).cast("B")
         done = 0
         while done < len(view):
-            number, first = divmod(self._at + done, PAGE)
-            n = min(PAGE - first, len(view) - done)
+            number, first = divmod(self._at + done, DRAFT_PAGE_BYTES)
+            n = min(DRAFT_PAGE_BYTES - first, len(view) - done)
             if number not in self._pages:
-                self._pages[number] = bytearray(PAGE) if n == PAGE else self._stored(number)
+                self._pages[number] = bytearray(DRAFT_PAGE_BYTES) if n == DRAFT_PAGE_BYTES else self._stored(number)
             self._pages[number][first : first + n] = view[done : done + n]
             done += n
         self._at += done
@@ -84,11 +84,11 @@ class Draft(io.RawIOBase):
 
     def truncate(self, size: int | None = None) -> int:
         size = self._at if size is None else size
-        for number in [number for number in self._pages if number * PAGE >= size]:
+        for number in [number for number in self._pages if number * DRAFT_PAGE_BYTES >= size]:
             del self._pages[number]
-        if size < self._size and size % PAGE:
-            page = self._pages.setdefault(size // PAGE, self._stored(size // PAGE))
-            page[size % PAGE :] = bytes(PAGE - size % PAGE)
+        if size < self._size and size % DRAFT_PAGE_BYTES:
+            page = self._pages.setdefault(size // DRAFT_PAGE_BYTES, self._stored(size // DRAFT_PAGE_BYTES))
+            page[size % DRAFT_PAGE_BYTES :] = bytes(DRAFT_PAGE_BYTES - size % DRAFT_PAGE_BYTES)
         self._kept = min(self._kept, size)
         self._size = size
         return size
@@ -102,17 +102,27 @@ class Draft(io.RawIOBase):
         for old in log.parent.glob("undo-*"):
             old.unlink()
         with open(log, "wb") as file:
-            cut = range(self._kept // PAGE, -(-self._before // PAGE)) if self._kept < self._before else ()
-            for start in (number * PAGE for number in sorted({*self._pages, *cut}) if number * PAGE < self._before):
-                replaced = pread_all(self._file, min(PAGE, self._before - start), start)
-                file.write(RECORD.pack(start, len(replaced), zlib.crc32(replaced)) + replaced)
+            cut = (
+                range(self._kept // DRAFT_PAGE_BYTES, -(-self._before // DRAFT_PAGE_BYTES))
+                if self._kept < self._before
+                else ()
+            )
+            for start in (
+                number * DRAFT_PAGE_BYTES
+                for number in sorted({*self._pages, *cut})
+                if number * DRAFT_PAGE_BYTES < self._before
+            ):
+                replaced = pread_all(self._file, min(DRAFT_PAGE_BYTES, self._before - start), start)
+                file.write(LOG_RECORD.pack(start, len(replaced), zlib.crc32(replaced)) + replaced)
             file.flush()
             os.fsync(file.fileno())
         synchronised(log.parent)
         if self._kept < self._before:
             os.ftruncate(self._file, self._kept)  # bytes beyond it are then zero unless they are written
         for number, page in sorted(self._pages.items()):
-            pwrite_all(self._file, memoryview(page)[: self._size - number * PAGE], number * PAGE)
+            pwrite_all(
+                self._file, memoryview(page)[: self._size - number * DRAFT_PAGE_BYTES], number * DRAFT_PAGE_BYTES
+            )
         os.ftruncate(self._file, self._size)
         os.fsync(self._file)
         return self._size
@@ -126,9 +136,9 @@ class Draft(io.RawIOBase):
 
     def _stored(self, number: int) -> bytearray:
         """Return a page of the file, filled up with zeros after the file's end."""
-        size = min(PAGE, self._kept - number * PAGE)
-        stored = pread_all(self._file, size, number * PAGE) if self._file >= 0 and size > 0 else b""
-        return bytearray(stored.ljust(PAGE, b"\0"))
+        size = min(DRAFT_PAGE_BYTES, self._kept - number * DRAFT_PAGE_BYTES)
+        stored = pread_all(self._file, size, number * DRAFT_PAGE_BYTES) if self._file >= 0 and size > 0 else b""
+        return bytearray(stored.ljust(DRAFT_PAGE_BYTES, b"\0"))
 
 
 def undo(path: Path, log: Path, size: int) -> None:
@@ -136,9 +146,9 @@ def undo(path: Path, log: Path, size: int) -> None:
     data = log.read_bytes() if log.exists() else b""
     at = 0
     with open(path, "r+b", buffering=0) as file:
-        while at + RECORD.size <= len(data):
-            start, length, checksum = RECORD.unpack_from(data, at)
-            at += RECORD.size + length
+        while at + LOG_RECORD.size <= len(data):
+            start, length, checksum = LOG_RECORD.unpack_from(data, at)
+            at += LOG_RECORD.size + length
             if zlib.crc32(old := data[at - length : at]) != checksum:
                 break
             pwrite_all(file.fileno(), old, start)

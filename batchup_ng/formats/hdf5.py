@@ -23,13 +23,13 @@ from .columns import Column, Values
 from .draft import Draft, undo
 from .npy import FixedRows
 
-ALIGNMENT = 4096
+ALIGNMENT_BYTES = 4096
 """Contiguous data begin at multiples of this number of bytes, like pages of memory, to be mapped."""
 
 VARYING_CHUNK_ROWS = 1024
 """Rows of a chunk of values that vary in size. The chunk has 16 bytes for each: the place of the value."""
 
-MOST_NAMES = 4000
+MAX_NAMES_IN_ATTRIBUTE = 4000
 """Names that fit into an attribute of 64 kB. Each takes 16 bytes of it; the letters are stored elsewhere."""
 
 COPIED_BYTES = 1 << 24
@@ -150,7 +150,7 @@ class ContiguousHdf5(FixedRows):
                 h5py.h5d.create(file.id, column.name.encode(), kind, space, how)
 
         log = self.work / "undo-0"
-        _change(path, log, write, "w", alignment_threshold=ALIGNMENT, alignment_interval=ALIGNMENT)
+        _change(path, log, write, "w", alignment_threshold=ALIGNMENT_BYTES, alignment_interval=ALIGNMENT_BYTES)
 
 
 def _change(path: Path, log: Path, write: Callable[[Any], None], mode: str, **options: Any) -> int:
@@ -200,7 +200,7 @@ def _write_varying(data: Any, first: int, values: list[Any]) -> None:
 
 
 def _name_classes(file: Any, class_names: list[str]) -> None:
-    if len(class_names) > MOST_NAMES:
+    if len(class_names) > MAX_NAMES_IN_ATTRIBUTE:
         file.create_dataset("class_names", data=json.dumps(class_names), track_times=False)
     elif class_names:
         file.attrs["class_names"] = class_names

@@ -22,10 +22,10 @@ from ..datasets import FilesDataSource
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import integer, positive_int
 
-REARRANGED = (SubsetDataSource, TakeDataSource)
+REARRANGING_SOURCES = (SubsetDataSource, TakeDataSource)
 """Sources that return rows of another one, ``source``, unchanged."""
 
-SAMPLED_ROWS = 64
+IDENTITY_SAMPLE_ROWS = 64
 """Rows of an array that are read to identify it."""
 
 
@@ -61,7 +61,10 @@ def with_encoded_pictures(source: AbstractDataSource, size: int | None, quality:
     made: Any = copy.copy(source)
     if type(source) in (ArrayDataSource, FilesDataSource) and any(map(_is_encoded, made.data)):
         made.data = [EncodedPictures(each, size, quality) if _is_encoded(each) else each for each in made.data]
-    elif type(source) in REARRANGED and (inner := with_encoded_pictures(made.source, size, quality)) is not made.source:
+    elif (
+        type(source) in REARRANGING_SOURCES
+        and (inner := with_encoded_pictures(made.source, size, quality)) is not made.source
+    ):
         made.source = inner
     elif isinstance(source, ConcatDataSource):
         made.sources = [with_encoded_pictures(each, size, quality) for each in made.sources]
@@ -79,7 +82,7 @@ def _is_encoded(column: Any) -> bool:
 def names_of(source: AbstractDataSource) -> tuple[str, ...]:
     """Return the names of the columns of files and labels; empty for any other source."""
     nodes = nodes_of(source)
-    rearranged = (*REARRANGED, ConcatDataSource, FilesDataSource)
+    rearranged = (*REARRANGING_SOURCES, ConcatDataSource, FilesDataSource)
     return ("image", "label") if all(type(node) in rearranged for node in nodes) else ()
 
 
@@ -107,6 +110,6 @@ def _told(column: Any) -> Any:
         return [*told, column.fingerprint()]
     if not isinstance(column, np.ndarray) or column.dtype.hasobject:
         return told
-    rows = np.unique(np.linspace(0, max(0, len(column) - 1), SAMPLED_ROWS).astype(np.int64))[: len(column)]
+    rows = np.unique(np.linspace(0, max(0, len(column) - 1), IDENTITY_SAMPLE_ROWS).astype(np.int64))[: len(column)]
     sample = hashlib.blake2b(np.ascontiguousarray(column[rows]).tobytes(), digest_size=16).hexdigest()
     return [*told, str(column.dtype), column.shape, file_name(column), sample]

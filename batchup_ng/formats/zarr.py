@@ -9,7 +9,7 @@ from ..accessors.storage.zarr import zarr_library
 from .base import CHUNK_BYTES, PartsWriter, dividing, synchronised
 from .columns import Column, Values
 
-SYNCHRONISED = 16
+FILES_SYNCHRONISED_AT_ONCE = 16
 """Files to bring to the disk at once: file systems then do so in one go, while each alone takes a while."""
 
 
@@ -69,5 +69,5 @@ class ZarrWriter(PartsWriter):
     def _synchronise(self, column: Column, chunks: range) -> None:
         folder, zeros = self.path / column.name / "c", ["0"] * len(column.shape)
         paths = (folder.joinpath(str(chunk), *zeros) for chunk in chunks)
-        with ThreadPoolExecutor(SYNCHRONISED) as threads:
+        with ThreadPoolExecutor(FILES_SYNCHRONISED_AT_ONCE) as threads:
             list(threads.map(synchronised, [path for path in paths if path.exists()]))  # zeros are not written

@@ -41,7 +41,7 @@ QUICK_SECONDS = 0.001
 JOIN_SECONDS = 5.0
 """How long ``close`` waits for the end of the thread."""
 
-THREADS: dict[threading.Thread, Callable[[], None]] = {}
+RUNNING_THREADS: dict[threading.Thread, Callable[[], None]] = {}
 """The running threads, each with the function that ends it.
 
 Not a weak dictionary: its callbacks are written in Python, and an interrupt in one of them would be lost.
@@ -381,11 +381,11 @@ class Work:
 
 def _convert_ahead(iterator: Any, convert: Convert, work: Work) -> None:
     """Make and convert batches on demand. The thread runs only this function."""
-    THREADS[threading.current_thread()] = work.end
+    RUNNING_THREADS[threading.current_thread()] = work.end
     try:
         _convert_wanted(iterator, convert, work)
     finally:
-        del THREADS[threading.current_thread()]
+        del RUNNING_THREADS[threading.current_thread()]
 
 
 def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
@@ -418,7 +418,7 @@ def _converted(convert: Convert, batch: Any) -> Any:
 @atexit.register
 def _end_threads() -> None:
     """Wait for all threads. If Python ends a thread inside compiled code of a framework, the program aborts."""
-    threads = [(thread, end) for thread, end in list(THREADS.items()) if thread.is_alive()]
+    threads = [(thread, end) for thread, end in list(RUNNING_THREADS.items()) if thread.is_alive()]
     for _, end in threads:
         end()
     for thread, _ in threads:

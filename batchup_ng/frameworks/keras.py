@@ -25,7 +25,7 @@ except ImportError as error:
 
 __all__ = ["endless", "to_keras"]
 
-OF_KERAS = {
+ADVICE_ON_KERAS_OPTIONS = {
     "workers": "the loader's workers make the batches: Loader(data, batch_size, workers=...)",
     "use_multiprocessing": "choose it by the loader's pool: Loader(data, batch_size, pool='processes')",
     "max_queue_size": "pass the number of batches that are made ahead to the loader as buffer=",
@@ -34,7 +34,7 @@ OF_KERAS = {
 """Remedies for options of Keras' data sets."""
 
 
-@validation.known_names(OF_KERAS)
+@validation.known_names(ADVICE_ON_KERAS_OPTIONS)
 def to_keras(loader: Loader) -> Any:
     """Return a ``keras.utils.PyDataset`` of the batches of a loader, for ``fit``, ``evaluate`` and ``predict``.
 

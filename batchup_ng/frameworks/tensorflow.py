@@ -29,10 +29,10 @@ except ImportError as error:
 
 __all__ = ["to_tensorflow", "to_tf_dataset"]
 
-ALIGNED = 64
+TENSOR_ALIGNMENT_BYTES = 64
 """Alignment of the memory of a tensor, in bytes."""
 
-BY_DLPACK = frozenset(map(np.dtype, "?bBhHiIqQefdFD"))
+DLPACK_DTYPES = frozenset(map(np.dtype, "?bBhHiIqQefdFD"))
 """The dtypes that NumPy exports and TensorFlow imports by DLPack, in the byte order of the machine."""
 
 
@@ -63,17 +63,17 @@ def _tensors(batch: Any) -> Any:
 def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, list):
         return [_tensor(part) for part in leaf]
-    if not isinstance(leaf, np.ndarray) or leaf.dtype not in BY_DLPACK:
+    if not isinstance(leaf, np.ndarray) or leaf.dtype not in DLPACK_DTYPES:
         return tf.convert_to_tensor(leaf)
-    if not (leaf.flags.c_contiguous and leaf.flags.writeable and leaf.ctypes.data % ALIGNED == 0):
+    if not (leaf.flags.c_contiguous and leaf.flags.writeable and leaf.ctypes.data % TENSOR_ALIGNMENT_BYTES == 0):
         leaf = _aligned_copy(leaf)
     return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
     """Return a copy that DLPack may hand over. It costs less than a tensor that TensorFlow makes itself."""
-    room = np.empty(array.nbytes + ALIGNED, np.uint8)
-    start = -room.ctypes.data % ALIGNED
+    room = np.empty(array.nbytes + TENSOR_ALIGNMENT_BYTES, np.uint8)
+    start = -room.ctypes.data % TENSOR_ALIGNMENT_BYTES
     copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

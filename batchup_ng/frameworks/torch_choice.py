@@ -23,7 +23,7 @@ TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0
 """Limits of the trial: the most batches; seconds after which no further batch begins, without the first batch; seconds
 of the first batch after which no other begins."""
 
-SHORT = 1e-3
+SHORT_BATCH_SECONDS = 1e-3
 """Seconds. If a batch of a data set's own code takes less, the consumer's thread makes it: to send it from a process
 takes some 0.4 ms of CPU time in all. Processes gain little then, and lose if the CPUs are busy."""
 
@@ -59,7 +59,7 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
     # The first batch imports, opens files and fills caches. Of the others, the fastest was delayed least.
     each = min(trial.seconds[1:] or trial.seconds)
     why = f"a batch takes {1e3 * each:.3g} ms"
-    if each < (SHORT if fetch.columns is None else TINY):
+    if each < (SHORT_BATCH_SECONDS if fetch.columns is None else TINY):
         return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
     if fetch.columns is not None:
         return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])

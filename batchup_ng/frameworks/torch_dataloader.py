@@ -40,14 +40,14 @@ try:
     from torch.utils.data._utils.pin_memory import pin_memory
 
     from .torch_choice import TRIED, chosen
-    from .torch_fetch import INDEX, Fetch, in_words, make_batch, received
+    from .torch_fetch import INDEX_ATTRIBUTE, Fetch, in_words, make_batch, received
     from .torch_ranks import RankCheck
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
     ) from error
 
-ELSEWHERE = {
+ADVICE_ON_DATALOADER_OPTIONS = {
     "num_workers": "pass the number of workers as workers=",
     "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
     "batch_buffer_size": "pass it as buffer=",
@@ -64,7 +64,7 @@ ELSEWHERE = {
 """Remedies for options that belong to the ``DataLoader``, or have another name here."""
 
 
-@validation.known_names(ELSEWHERE)
+@validation.known_names(ADVICE_ON_DATALOADER_OPTIONS)
 def from_dataloader(
     torch_loader: DataLoader[Any],
     *,
@@ -390,7 +390,7 @@ class BatchBuffer(PrefetchBuffer):
 
 def _told(error: Exception, about: Drawn) -> BatchError:
     """Return the error of a batch. It names the index that failed, or all indices if that one is unknown."""
-    index = getattr(error, INDEX, None)
+    index = getattr(error, INDEX_ATTRIBUTE, None)
     told = {"row": index, "rows": about.indices, "batch": about.number}
     which = in_words(about.indices) if index is None else f"index {index!r:.80}"
     return described(error, which, f"batch {about.number}", told)

@@ -25,10 +25,10 @@ from ..randomness.numpy_rng import globals_kept, seed_globals
 from ..tensors import bytes_of, is_dense, is_tensor
 from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
 
-MOST_NAMED = 8
+MAX_NAMED_INDICES = 8
 """The most indices of a batch that an error names."""
 
-INDEX = "__batchup_index__"
+INDEX_ATTRIBUTE = "__batchup_index__"
 """The attribute of an exception for the index that raised it."""
 
 
@@ -96,7 +96,7 @@ class Fetch:
                 samples.append(self._dataset[index])  # no comprehension: the handler below needs `index`
         except Exception as error:
             with contextlib.suppress(Exception):  # an exception may take no attributes
-                setattr(error, INDEX, index)
+                setattr(error, INDEX_ATTRIBUTE, index)
             raise
         return self._collate(samples)
 
@@ -105,7 +105,7 @@ def in_words(indices: Any) -> str:
     """Return the index or indices of a batch, as the sampler yielded them, in words."""
     if isinstance(indices, str) or not hasattr(indices, "__len__"):
         return f"index {indices!r:.80}"
-    named = [f"{index!r:.80}" for index in itertools.islice(indices, MOST_NAMED)]
+    named = [f"{index!r:.80}" for index in itertools.islice(indices, MAX_NAMED_INDICES)]
     more = len(indices) - len(named)
     return f"indices {', '.join(named)}" + f" and {more} more" * (more > 0)
 
@@ -134,13 +134,13 @@ def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str,
 
 # -- tensors on their way from a process -------------------------------------------------------------------------------
 
-MARKS: dict[Any, str] = {list: "\0list ", tuple: "\0tuple ", dict: "\0dict "}
+NEST_PREFIXES: dict[Any, str] = {list: "\0list ", tuple: "\0tuple ", dict: "\0dict "}
 """Prefixes of the names of arrays that represent a list, tuple or dict of tensors."""
 
 
 def as_arrays(batch: Any) -> Any:
     """Return a list, tuple or dict of tensors as a dict of arrays, which has a short form; else `batch`."""
-    mark = MARKS.get(type(batch))
+    mark = NEST_PREFIXES.get(type(batch))
     if mark is None or not batch:
         return batch
     named = batch if type(batch) is dict else dict(zip(map(str, range(len(batch))), batch, strict=True))
@@ -156,10 +156,12 @@ def as_arrays(batch: Any) -> Any:
 def received(batch: Any) -> Any:
     """Return `batch` as it was before :func:`as_arrays`."""
     first = next(iter(batch), None) if type(batch) is dict else None
-    kind = next((kind for kind, mark in MARKS.items() if isinstance(first, str) and first.startswith(mark)), None)
+    kind = next(
+        (kind for kind, mark in NEST_PREFIXES.items() if isinstance(first, str) and first.startswith(mark)), None
+    )
     if kind is None:
         return batch
-    tensors = {name.removeprefix(MARKS[kind]): torch.from_numpy(array) for name, array in batch.items()}
+    tensors = {name.removeprefix(NEST_PREFIXES[kind]): torch.from_numpy(array) for name, array in batch.items()}
     return tensors if kind is dict else kind(tensors.values())
 
 

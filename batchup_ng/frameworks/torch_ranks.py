@@ -18,10 +18,10 @@ from ..errors import ArgumentError
 from ..loader import Loader
 from ..warn import warn_consumer
 
-OF_TORCH = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
+UNSHARDED_SAMPLERS = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that give each process all samples."""
 
-SHARED_OUT = ("num_replicas", "num_processes", "world_size")
+SHARDING_ATTRIBUTES = ("num_replicas", "num_processes", "world_size")
 """Attributes of samplers that give each process its part (PyTorch, Accelerate, others)."""
 
 
@@ -79,14 +79,14 @@ class RankCheck:
             return
         if shard is None:
             self._warn(world)
-        elif all(type(sampler) in OF_TORCH for sampler in samplers):
+        elif all(type(sampler) in UNSHARDED_SAMPLERS for sampler in samplers):
             raise ArgumentError(
                 f"the sampler of this DataLoader gives each of the {world} processes of torch.distributed all of the "
                 f"data; make the DataLoader with sampler=DistributedSampler(dataset), or pass the one that "
                 f"accelerator.prepare returned, or shard=None if that is meant"
             )
         else:
-            name = next(type(sampler).__name__ for sampler in samplers if type(sampler) not in OF_TORCH)
+            name = next(type(sampler).__name__ for sampler in samplers if type(sampler) not in UNSHARDED_SAMPLERS)
             self._warn(world, f"unless {name} gives each its part, ")
 
     def _warn(self, world: int, unless: str = "") -> None:
@@ -126,4 +126,4 @@ def _samplers(torch_loader: Any) -> list[Any]:
 def _shares_out(sampler: Any) -> bool:
     if isinstance(sampler, DistributedSampler):
         return bool(sampler.num_replicas > 1)
-    return any(getattr(sampler, name, 1) not in (1, None) for name in SHARED_OUT)
+    return any(getattr(sampler, name, 1) not in (1, None) for name in SHARDING_ATTRIBUTES)

@@ -1,7 +1,7 @@
 """The page about a folder or a table of images.
 
-Each line of `KINDS` is a kind of path. The page reads the headers of some files, spread evenly over all files. With
-``--decode`` it decodes all files, as a training would.
+Each line of `PATH_KINDS` is a kind of path. The page reads the headers of some files, spread evenly over all files.
+With ``--decode`` it decodes all files, as a training would.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..accessors.image_decoding import FORMATS
+from ..accessors.image_decoding import IMAGE_FORMATS
 from ..accessors.storage.open_file import regular
 from ..csv_file import csv_rows
 from ..data_source.error_list import write_errors
@@ -34,12 +34,12 @@ from ..work_pool import WorkerThreadPool
 SHOWN_BROKEN = 20
 """The most broken files that the page names."""
 
-DECODED_SIZE = 8
+DECODED_PIXELS = 8
 """Pixels per side of decoded images. ``resize="bilinear"`` decodes the whole image, then makes it small."""
 
 BATCH_SIZE = 16
 
-ALL = ErrorPolicy("skip", max_rate=1.0)
+SKIP_ALL = ErrorPolicy("skip", max_rate=1.0)
 """The policy for files that cannot be decoded: list each, even if the first hundreds are broken."""
 
 
@@ -62,7 +62,7 @@ def pictures_page(
         raise ArgumentError("--write needs --decode, which finds what to write")
     if write and not os.path.isdir(os.path.dirname(write) or "."):
         raise ArgumentError(f"--write must be a file in a folder that exists, not {write!r}; make the folder first")
-    source = source_at(path, DECODED_SIZE, image, label, separator)
+    source = source_at(path, DECODED_PIXELS, image, label, separator)
     page, broken = _decoded(source, write, progress) if decode else _headers(source, sample)
     return f"{source.report}\n{page}", not (broken or len(source.report.missing))
 
@@ -77,7 +77,7 @@ def source_at(
     """
     if not os.path.exists(path):
         raise ArgumentError(f"{path!r} does not exist; pass a folder or a file that does")
-    for is_kind, opened in KINDS:
+    for is_kind, opened in PATH_KINDS:
         if is_kind(path):
             return opened(path, size, image, label, separator)
     raise ArgumentError(
@@ -101,7 +101,7 @@ def _csv(path: str, size: int | None, image: str, label: str | None, separator: 
 
 ONLY_HEADERS = "(--decode finds files that break off behind them)"
 
-KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] = (
+PATH_KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] = (
     (os.path.isdir, _folder),
     (lambda path: path.lower().endswith((".csv", ".tsv")), _csv),
 )
@@ -117,7 +117,7 @@ def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:
     for path in map(files.sample_name, rows.tolist()):
         try:
             regular(path)
-            with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as picture:
+            with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as picture:
                 warnings.simplefilter("ignore")  # about many pixels, or about odd metadata
                 kinds[f"{picture.format} {picture.mode}"] += 1
                 sizes.append(picture.size)
@@ -137,7 +137,7 @@ def _decoded(source: FilesDataSource, write: str | None, progress: Callable[...,
     """Decode all files. Return a text about them, and how many are broken. Write these to `write`, if given."""
     with WorkerThreadPool() as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleWarning)
-        batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error=ALL)
+        batches = pool.parallel_data_source(source).batch_iterator(BATCH_SIZE, on_error=SKIP_ALL)
         shown = progress and progress(batches, total=len(batches), desc="decoding", leave=False, disable=None)
         with contextlib.suppress(TooManyErrors), contextlib.closing(shown or batches) as shown:
             for _ in shown:  # only the failures matter

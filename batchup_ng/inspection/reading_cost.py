@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from ..data_source.array import ArrayDataSource
 from ..sampling.block_shuffle import BlockShuffleSampler
 
-SECONDS = 1.0
+TIMED_SECONDS = 1.0
 """Seconds after which reading in one order stops, at the end of a block or window."""
 
-PATIENCE = 4
-"""The longest time to that end, as a multiple of :data:`SECONDS`."""
+MAX_TIME_FACTOR = 4
+"""The longest time to that end, as a multiple of :data:`TIMED_SECONDS`."""
 
-SIMILAR = 1.5
+SIMILAR_RATIO = 1.5
 """The greatest ratio of the times of two orders that count as equally cheap."""
 
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE_SECONDS = 1e-3
 """Seconds per batch that hardly any training notices."""
 
 SEED = 0
@@ -52,22 +52,22 @@ def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: 
 
     next(source.batch_iterator(batch_size))  # otherwise the first order would pay the program's one-time costs
     in_order = cost(source, False, block)
-    window = min(window, max(2, int(SECONDS * batch_size / max(in_order, 1e-9) / block)))
+    window = min(window, max(2, int(TIMED_SECONDS * batch_size / max(in_order, 1e-9) / block)))
     sampler = BlockShuffleSampler(len(source.data[0]), block, window)
     in_blocks = cost(ArrayDataSource(source.columns, sampler=sampler), SEED, block * window)
     return Costs(in_order, in_blocks, cost(source, SEED, 1))
 
 
 def seconds_a_batch(batches: Iterable[Any], every: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the mean time of a batch, over at least one batch, over all if :data:`SECONDS` suffice.
+    """Return the mean time of a batch, over at least one batch, over all if :data:`TIMED_SECONDS` suffice.
 
     The first of every `every` batches may cost much more than the others, for example if it decodes a chunk for all of
-    them. So a multiple of `every` batches is read, if that takes at most `PATIENCE` times as long.
+    them. So a multiple of `every` batches is read, if that takes at most `MAX_TIME_FACTOR` times as long.
     """
     start, n = clock(), 0
     for n, _ in enumerate(batches, 1):
         taken = clock() - start
-        if taken >= SECONDS * PATIENCE or (taken >= SECONDS and n % every == 0):
+        if taken >= TIMED_SECONDS * MAX_TIME_FACTOR or (taken >= TIMED_SECONDS and n % every == 0):
             break
     return (clock() - start) / n
 
@@ -79,11 +79,11 @@ def advice(costs: Costs, better: str) -> str:
     'shuffle="blocks" costs 1.2 x reading in order, shuffle=True 40 x: pass shuffle="blocks"'
     """
     blocks, random = times(costs.in_blocks / costs.in_order), times(costs.at_random / costs.in_order)
-    if costs.at_random <= SIMILAR * costs.in_order:
+    if costs.at_random <= SIMILAR_RATIO * costs.in_order:
         return "rows are as cheap at random as in order: pass shuffle=True"
-    if costs.at_random <= NEGLIGIBLE:
+    if costs.at_random <= NEGLIGIBLE_SECONDS:
         return f"shuffle=True costs {random} reading in order, and yet hardly anything: pass shuffle=True"
-    if costs.at_random > SIMILAR * costs.in_blocks:
+    if costs.at_random > SIMILAR_RATIO * costs.in_blocks:
         return f'shuffle="blocks" costs {blocks} reading in order, shuffle=True {random}: pass shuffle="blocks"'
     return (
         f'shuffle=True costs {random} reading in order, shuffle="blocks" {blocks}: pass shuffle=True, or convert the '

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 
 _GOLDEN = 0x9E3779B97F4A7C15
-MASK = (1 << 64) - 1
+WORD_MASK = (1 << 64) - 1
 """All bits of a word."""
 
 
@@ -60,7 +60,7 @@ def words_at(key: int, positions: np.ndarray) -> np.ndarray:
 
 def pair_words(key: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return one 64-bit word per pair of numbers: ``(n,) uint64``, keyed by `key`."""
-    return mix64(words_at(key, first) ^ words_at(key ^ MASK, second))
+    return mix64(words_at(key, first) ^ words_at(key ^ WORD_MASK, second))
 
 
 def unit_floats(words: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-CHUNK = 8192
+NUMBERS_AT_A_TIME = 8192
 """How many numbers are computed at a time. Their arrays stay in a processor's cache."""
 
 _LN2 = 0.6931471805599453
@@ -57,9 +57,9 @@ def normal_deviates(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """
     drawn = np.empty(first.size)
     flat = first.reshape(-1), second.reshape(-1)
-    for start in range(0, drawn.size, CHUNK):
-        u, turns = (part[start : start + CHUNK] for part in flat)
-        drawn[start : start + CHUNK] = np.sqrt(2.0 * minus_log(1.0 - u)) * cos_of_turns(turns)
+    for start in range(0, drawn.size, NUMBERS_AT_A_TIME):
+        u, turns = (part[start : start + NUMBERS_AT_A_TIME] for part in flat)
+        drawn[start : start + NUMBERS_AT_A_TIME] = np.sqrt(2.0 * minus_log(1.0 - u)) * cos_of_turns(turns)
     return drawn.reshape(first.shape)
 
 

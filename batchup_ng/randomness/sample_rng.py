@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .hashing import MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
+from .hashing import WORD_MASK, generator, high_product, mix64, pair_words, unit_floats, word, words_at
 from .portable_math import normal_deviates
 
 
@@ -53,7 +53,7 @@ class SampleRng:
         count = math.prod(shape) * each
         columns = np.arange(self._drawn, self._drawn + count, dtype=np.int64)
         self._drawn += count
-        words = self._rows[:, None] ^ words_at(self._key ^ MASK, columns)[None, :]
+        words = self._rows[:, None] ^ words_at(self._key ^ WORD_MASK, columns)[None, :]
         return mix64(words).reshape(len(self._rows), *shape, each)
 
     def random(self, size: int | tuple[int, ...] = ()) -> np.ndarray:

@@ -15,10 +15,10 @@ from .base import RandomAccessSampler, array_fingerprint, given_array
 from .plans.batched_permutation import each_permuted
 from .plans.permutation import check_length
 
-FINEST = 1000
+MAX_PERIOD_OF_FRACTIONS = 1000
 """The most positions of a period, if proportions are not whole numbers."""
 
-LONGEST = 1_000_000
+MAX_PERIOD = 1_000_000
 """The most positions of a period of whole numbers: it is kept as two tables, of 8 bytes a position each."""
 
 
@@ -118,12 +118,16 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
     """
     if shares.dtype.kind in "iu":
         counts = np.asarray(shares // np.gcd.reduce(shares), np.float64)
-        if counts.sum() <= LONGEST:
+        if counts.sum() <= MAX_PERIOD:
             return counts.astype(np.int64)
     shares = shares / shares.max()  # keeps the sum finite
     shares /= math.fsum(shares)  # exact; the last bit of NumPy's sum may depend on the machine
-    fits = (period for period in range(1, FINEST) if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9)
-    period = next(fits, FINEST)
+    fits = (
+        period
+        for period in range(1, MAX_PERIOD_OF_FRACTIONS)
+        if np.abs(np.rint(shares * period) - shares * period).max() < 1e-9
+    )
+    period = next(fits, MAX_PERIOD_OF_FRACTIONS)
     counts = np.floor(shares * period + 1e-9)
     short = np.argsort(counts - shares * period, kind="stable")[: period - int(counts.sum())]
     counts[short] += 1  # the counts that lost most by rounding
@@ -131,7 +135,7 @@ def _whole_counts(shares: np.ndarray) -> np.ndarray:
     if len(lost):
         raise ArgumentError(
             f"weights[{lost[0]}] is {shares[lost[0]]:.2g} of all, less than can be told apart, a thousandth; pass "
-            f"whole numbers that add up to at most {LONGEST}, which are kept exactly"
+            f"whole numbers that add up to at most {MAX_PERIOD}, which are kept exactly"
         )
     return counts.astype(np.int64)
 

@@ -15,7 +15,7 @@ from .plans.drawn import DrawnKey
 from .plans.permutation import check_length, keyed_permutation
 from .plans.rows import RowPlan
 
-REPEATS = 64
+REPEATS_IN_BLOCK = 64
 """The most repeats that a block of positions reaches into: each has an order of its own, some 0.1 ms to set up."""
 
 
@@ -28,7 +28,7 @@ class RepeatedSampler(RandomAccessSampler):
         check_length("length", self.length)
         if self.length == 0 and self.repeats == -1:
             raise ArgumentError("repeats is -1 with no rows to repeat, which would never give a batch; pass some rows")
-        self.block = min(self.block, REPEATS * max(1, self.length))
+        self.block = min(self.block, REPEATS_IN_BLOCK * max(1, self.length))
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.length, self.repeats]

@@ -21,10 +21,10 @@ from ..randomness.portable_math import minus_log
 from ..randomness.sample_rng import check_weights
 from .base import array_fingerprint, given_array
 
-RUN = 32
+RUN_WEIGHTS = 32
 """Weights that a draw adds up."""
 
-CHUNK = 1 << 15
+CHUNK_WEIGHTS = 1 << 15
 """Weights processed in one go: 256 kB, which stay in cache from one step to the next."""
 
 _SMALLEST = 2.0**-900
@@ -40,7 +40,7 @@ class WeightTable:
         given = _as_numbers(name, weights)
         self._name = name
         self.length = len(given)
-        self._weights = np.zeros(-(-self.length // RUN) * RUN, given.dtype)
+        self._weights = np.zeros(-(-self.length // RUN_WEIGHTS) * RUN_WEIGHTS, given.dtype)
         self._ends = self._added_up(given)
         self.total = float(self._ends[-1]) if self.length else 0.0
         if self.total == 0.0:
@@ -53,13 +53,13 @@ class WeightTable:
     def _added_up(self, given: np.ndarray) -> np.ndarray:
         """Copy and check the weights; return the sum of all weights up to the end of each run."""
         self._weights[: self.length] = given
-        sums = np.empty(len(self._weights) // RUN)
+        sums = np.empty(len(self._weights) // RUN_WEIGHTS)
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, self.length, CHUNK):
-                part = self._weights[start : start + CHUNK].astype(np.float64, copy=False)
-                for _ in range(RUN.bit_length() - 1):  # a tree of sums of neighbours
+            for start in range(0, self.length, CHUNK_WEIGHTS):
+                part = self._weights[start : start + CHUNK_WEIGHTS].astype(np.float64, copy=False)
+                for _ in range(RUN_WEIGHTS.bit_length() - 1):  # a tree of sums of neighbours
                     part = part[0::2] + part[1::2]
-                sums[start // RUN : start // RUN + len(part)] = part
+                sums[start // RUN_WEIGHTS : start // RUN_WEIGHTS + len(part)] = part
             if self.length and not (self._weights.min() >= 0 and sums.max() < np.inf):
                 check_weights(self._name, self._weights)
             return np.cumsum(sums, out=sums)
@@ -94,12 +94,12 @@ class WeightTable:
         wanted = uniform * self.total  # below the total: the largest uniform is 1 - 2^-53
         run = self._ends.searchsorted(wanted, side="right")
         wanted -= np.where(run > 0, self._ends[run - 1], 0.0)
-        weights = self._weights.reshape(-1, RUN)[run].astype(np.float64, copy=False)
+        weights = self._weights.reshape(-1, RUN_WEIGHTS)[run].astype(np.float64, copy=False)
         place = (np.cumsum(weights, axis=1) <= wanted[:, None]).sum(axis=1)
         # If the sums of a run disagree in the last bit, a draw beyond the end takes the last row that has a weight.
-        beyond = np.flatnonzero(place == RUN)
-        place[beyond] = RUN - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
-        return np.asarray(run * RUN + place)
+        beyond = np.flatnonzero(place == RUN_WEIGHTS)
+        place[beyond] = RUN_WEIGHTS - 1 - np.argmax(weights[beyond, ::-1] > 0, axis=1)
+        return np.asarray(run * RUN_WEIGHTS + place)
 
     def drawn_in_turn(self, key: int, n: int) -> np.ndarray:
         """Return `n` rows drawn one by one, each in proportion to the weights of the rows left: ``(n,) int64``.
@@ -110,8 +110,8 @@ class WeightTable:
         """
         times = np.empty(self.length)
         largest = float(self._weights.max())
-        for start in range(0, self.length, CHUNK):
-            stop = min(start + CHUNK, self.length)
+        for start in range(0, self.length, CHUNK_WEIGHTS):
+            stop = min(start + CHUNK_WEIGHTS, self.length)
             rates = self._weights[start:stop].astype(np.float64) / largest
             uniform = unit_floats(words_at(key, np.arange(start, stop)))
             with np.errstate(over="ignore"):

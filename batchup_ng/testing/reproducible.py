@@ -15,7 +15,7 @@ from ..data_source.hooks import SourceNode, nodes_of
 from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
 from ..randomness.numpy_rng import globals_kept
-from .settings import KINDS, ORDER, Setting, Subject, settings
+from .settings import ORDER, POOL_KINDS, Setting, Subject, settings
 
 
 def assert_reproducible(
@@ -57,7 +57,7 @@ def assert_reproducible(
         )
     positive = validation.positive_int
     size = positive("batch_size", batch_size)
-    kinds = _each("pools", pools, lambda name, kind: validation.one_of(name, kind, KINDS))
+    kinds = _each("pools", pools, lambda name, kind: validation.one_of(name, kind, POOL_KINDS))
     most = positive("max_batches", max_batches)
     others = (max(1, size // 2), size + 5, size * most) if batch_sizes is None else batch_sizes
     sizes = list(dict.fromkeys(_each("batch_sizes", others, positive)))

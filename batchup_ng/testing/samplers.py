@@ -29,10 +29,10 @@ from ..errors import InOrderNotSupported
 from ..randomness import OrderKey
 from ..sampling.base import BatchSampler, PlannedSampler, RandomAccessSampler
 
-SOME = 50
+TESTED_ROWS = 50
 """How many rows of an endless sampler are tested."""
 
-LOOK = 30
+TESTED_BATCHES = 30
 """How many batches of an epoch are tested."""
 
 KEY = OrderKey(11, 2, (1, 0))
@@ -42,7 +42,7 @@ OTHER_KEYS = [OrderKey(1, 0), OrderKey(2, 0), OrderKey(1, 1), OrderKey(1, 0, (0,
 
 def rows_of(batches: Any) -> list[list[int]]:
     """Return the first of some batches of rows."""
-    return [batch.tolist() for batch in islice(batches, LOOK)]
+    return [batch.tolist() for batch in islice(batches, TESTED_BATCHES)]
 
 
 class KeyedContract(ABC):
@@ -62,7 +62,7 @@ class KeyedContract(ABC):
     def batches(self, key: OrderKey | None, batch_size: int) -> list[np.ndarray]:
         """Return the first batches of an epoch."""
         plan = self.make().row_plan(batch_size, key, False)
-        return [plan.rows(number) for number in range(int(min(LOOK, plan.n_batches)))]
+        return [plan.rows(number) for number in range(int(min(TESTED_BATCHES, plan.n_batches)))]
 
     def test_any_batch_is_the_same_on_its_own(self) -> None:
         for size in self.batch_sizes:
@@ -119,7 +119,7 @@ class SamplerContract(KeyedContract):
     def rows(self, key: OrderKey | None) -> np.ndarray:
         """Return the rows of an epoch, or its beginning."""
         n = self.make().num_indices_generated()
-        return np.asarray(self.make().rows_at(np.arange(SOME if n == math.inf else n), key))
+        return np.asarray(self.make().rows_at(np.arange(TESTED_ROWS if n == math.inf else n), key))
 
     def test_batches_are_whole_up_to_the_last(self) -> None:
         total = self.make().num_indices_generated()
@@ -127,7 +127,7 @@ class SamplerContract(KeyedContract):
             drawn = rows_of(self.make().shuffled_indices_batch_iterator(size, np.random.RandomState(3)))
             for batches in [drawn, *[rows_of(self.batches(key, size)) for key in self.keys()]]:
                 assert all(len(batch) == size for batch in batches[:-1])
-                assert len(batches) == LOOK or sum(map(len, batches)) == total
+                assert len(batches) == TESTED_BATCHES or sum(map(len, batches)) == total
 
     def test_any_part_of_an_epoch_is_the_same_on_its_own(self) -> None:
         whole, rng = self.rows(KEY), np.random.default_rng(0)
@@ -138,7 +138,7 @@ class SamplerContract(KeyedContract):
     def test_batches_are_cut_from_the_rows_of_each_position(self) -> None:
         for size in self.batch_sizes:
             for key in self.keys():
-                cut = np.concatenate(self.batches(key, size))[:SOME]
+                cut = np.concatenate(self.batches(key, size))[:TESTED_ROWS]
                 np.testing.assert_array_equal(cut, self.rows(key)[: len(cut)])
 
 

@@ -51,7 +51,7 @@ ORDER = (
 ), "draw only from what rows_at(positions, key) is given: key.word(...) seeds whatever you need"
 """Why a node gives other batches, and the remedy."""
 
-KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = {
+POOL_KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = {
     "serial": (lambda _: SerialPool(), CALLS),
     "threads": (WorkerThreadPool, THREADS),
     "processes": (WorkerProcessPool, PROCESSES),
@@ -59,7 +59,7 @@ KINDS: dict[str, tuple[Callable[[int], AbstractWorkerPool], tuple[str, str]]] = 
 """The pools: the function that makes each, and the cause of a difference."""
 
 
-EPOCHS = (0, 1)
+TESTED_EPOCHS = (0, 1)
 """The epochs whose first batches are read."""
 
 
@@ -103,7 +103,7 @@ class Subject:
         self.itself = WithRows(self.source)
         self.copy = copies_of(self.itself)
         self.first = self.copy()
-        self.expected = {epoch: self.read("first", epoch=epoch) for epoch in EPOCHS}
+        self.expected = {epoch: self.read("first", epoch=epoch) for epoch in TESTED_EPOCHS}
         self.plan = self.copy().plan(self.batch_size, self.shuffle, epoch=0)
 
     def difference(self, setting: Setting) -> tuple[Difference, bool] | None:
@@ -172,11 +172,12 @@ def settings(
     The settings that say most about the cause come first. Each pool opens when it is needed, and `stack` closes it.
     """
     read = Subject.read
-    yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in EPOCHS)
+    yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in TESTED_EPOCHS)
     yield Setting("is read without those before it", CALLS, 0, Subject.read_backwards)
     lent = BufferPool(smallest=1)
     yield Setting("is read into memory on lease", MEMORY, 0, partial(Subject.read_backwards, buffers=lent))
-    yield from (Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each)) for each in EPOCHS)
+    for each in TESTED_EPOCHS:
+        yield Setting("is read by a copy of the source", COPIES, each, partial(read, epoch=each))
     for other in batch_sizes:
         yield Setting(f"is cut by batch_size={other}", CUT, 0, partial(read, batch_size=other), cut=True)
     for world in (2, 3):
@@ -184,14 +185,14 @@ def settings(
     for at in sorted({round(len(root.expected[0]) * share) for share in (0.25, 0.5, 0.75)}):
         yield Setting(f"is resumed after {at} batches", CALLS, 0, partial(Subject.read_resumed, at=at))
     for kind, (number, buffer) in itertools.product(pools, ((1, 1), (2, 7))):
-        make, cause = KINDS[kind]
+        make, cause = POOL_KINDS[kind]
         pool = stack.enter_context(make(number))
         if kind == "processes":
             yield Setting("is read in another process", cause, 0, partial(read, pool=pool, buffer=0))
-        for each in EPOCHS:
+        for each in TESTED_EPOCHS:
             words = f"is made with pools=({kind!r},), {number} worker{'s' * (number > 1)}, {buffer} batches ahead"
             yield Setting(words, cause, each, partial(read, pool=pool, buffer=buffer, epoch=each))
-    for each in EPOCHS:  # last, because this may change the source
+    for each in TESTED_EPOCHS:  # last, because this may change the source
         yield Setting("is read by the source itself", COPIES, each, partial(read, of="itself", epoch=each))
 
 

@@ -23,7 +23,7 @@ from ..memory_pool import FRESH
 from ..work_pool import WorkerThreadPool
 from .comparison import first_difference
 
-SOME = 30
+TESTED_BATCHES = 30
 """How many batches of an endless epoch are tested."""
 
 
@@ -57,7 +57,7 @@ class SourceContract(ABC):
         """Return the batches of an epoch, or of its beginning. If no source is given, make a new one."""
         made = self.make() if source is None else source
         iterator = made.batch_iterator(4, shuffle=self.shuffle(kind), **options)
-        return list(islice(iterator, SOME))
+        return list(islice(iterator, TESTED_BATCHES))
 
     def test_an_epoch_is_the_same_each_time(self) -> None:
         for kind in self.shuffles:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import features
 
-from batchup_ng.accessors.image_decoding import FORMATS, simplejpeg
+from batchup_ng.accessors.image_decoding import IMAGE_FORMATS, simplejpeg
 
 WAYS = {"pillow": {"decoder": "pillow"}}
 if simplejpeg() is not None:
@@ -18,7 +18,7 @@ NEEDS = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", IMAGE_FORMATS)
 def test_mutated_files_are_decoded_or_refused(kind, way, in_full):
     if kind in NEEDS and not features.check(NEEDS[kind]):
         pytest.skip(f"this Pillow has no {kind}")

@@ -44,7 +44,7 @@ def test_folders_and_names_are_joined(folders: list[tuple[str, list[str]]]) -> N
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
     """Have few paths packed at once; return how many."""
-    monkeypatch.setattr(packed_paths_module, "PIECE", 1000)
+    monkeypatch.setattr(packed_paths_module, "PATHS_ENCODED_AT_ONCE", 1000)
     return 1000
 
 

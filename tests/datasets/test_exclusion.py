@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.data_source.error_list import COLUMNS
+from batchup_ng.data_source.error_list import ERROR_LIST_COLUMNS
 from batchup_ng.datasets.exclusion import excluded_paths
 
 
@@ -138,7 +138,7 @@ def test_of_which_iterators_and_errors_there_is_a_list(folder: Path, tmp_path: P
         list(source.batch_iterator(5, on_error=bu.ErrorPolicy("skip", max_errors=1)))
     assert bu.write_errors(caught.value, out) == 2
     assert bu.write_errors([], out) == 0
-    assert out.read_text() == ",".join(COLUMNS) + "\n"
+    assert out.read_text() == ",".join(ERROR_LIST_COLUMNS) + "\n"
     assert len(bu.from_folder(folder, 2, exclude=out).data[0]) == 5
     with pytest.raises(bu.ArgumentTypeError, match="errors must be an iterator, a loader, or a list of BatchError"):
         bu.write_errors([ValueError("x")], out)

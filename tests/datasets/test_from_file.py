@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.datasets.from_file import FORMATS
+from batchup_ng.datasets.from_file import COLUMNS_BY_ENDING
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)
@@ -65,7 +65,7 @@ def written(path: Path) -> dict[str, Any]:
     return {"x": X, "y": Y}
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", COLUMNS_BY_ENDING)
 def test_each_format_is_read(ending: str, tmp_path: Path) -> None:
     if ending in NEEDS:
         pytest.importorskip(NEEDS[ending])
@@ -107,7 +107,7 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
     assert next(bu.from_file(tmp_path / "values").batch_iterator(1)) == {"x": [b"one"]}
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", COLUMNS_BY_ENDING)
 def test_a_pipe_is_refused_and_not_waited_for(ending: str, tmp_path: Path) -> None:
     pytest.importorskip(NEEDS.get(ending, "numpy"))
     os.mkfifo(tmp_path / f"x{ending}")

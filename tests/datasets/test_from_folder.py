@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.accessors.image_decoding import FORMATS
-from batchup_ng.datasets.from_folder import EXTENSIONS
+from batchup_ng.accessors.image_decoding import IMAGE_FORMATS
+from batchup_ng.datasets.from_folder import IMAGE_EXTENSIONS
 
 
 def tree(root: Path, *files: str) -> str:
@@ -279,9 +279,9 @@ def test_the_exclusion_list_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_endings_are_those_that_pillow_knows() -> None:
     Image.init()
-    by_pillow = {ending for ending, name in Image.registered_extensions().items() if name in FORMATS}
-    assert by_pillow <= set(EXTENSIONS)
-    assert set(EXTENSIONS) <= by_pillow | {".avif", ".avifs"}
+    by_pillow = {ending for ending, name in Image.registered_extensions().items() if name in IMAGE_FORMATS}
+    assert by_pillow <= set(IMAGE_EXTENSIONS)
+    assert set(IMAGE_EXTENSIONS) <= by_pillow | {".avif", ".avifs"}
 
 
 def test_the_report_of_many_classes_is_short(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def child(
     tell: Callable[[Any], None],
 ) -> None:  # fmt: skip
     """Convert once."""
-    conversion.PART_BYTES, draft.PAGE = PART_BYTES, PAGE
+    conversion.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
     source = source_of(Path(target).name)
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -111,7 +111,7 @@ def onto_full_disks(target: Path, step: int, options: dict[str, Any], tell: Call
 
     Tells one more than the number of disks that were full, and which of them led to something else than the last did.
     """
-    conversion.PART_BYTES, draft.PAGE = PART_BYTES, PAGE
+    conversion.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
     source = source_of(target.name)
     made = []
     try:

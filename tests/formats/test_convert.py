@@ -713,7 +713,7 @@ def test_a_draft_is_a_file_of_which_nothing_is_left_when_it_is_undone(tmp_path_f
     expected = io.BytesIO(before)
     places = st.integers(0, 80)
     with pytest.MonkeyPatch.context() as patch, Draft(path) as draft:
-        patch.setattr("batchup_ng.formats.draft.PAGE", data.draw(st.sampled_from([1, 7, 16, 4096])))
+        patch.setattr("batchup_ng.formats.draft.DRAFT_PAGE_BYTES", data.draw(st.sampled_from([1, 7, 16, 4096])))
         for _ in range(data.draw(st.integers(0, 6))):
             place = data.draw(places)
             assert expected.seek(place) == draft.seek(place)

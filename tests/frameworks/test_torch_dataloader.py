@@ -285,7 +285,7 @@ def test_random_transforms_do_not_depend_on_the_workers(
     expected = seen(pool="serial")
     assert seen(pool=pools[1]) == expected
     assert seen() == expected
-    monkeypatch.setattr(torch_choice, "SHORT", 0.0)  # so that the first batches are those of the trial
+    monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", 0.0)  # so that the first batches are those of the trial
     assert seen(workers=1) == expected
     assert expected[0][0] != expected[0][1]
 
@@ -408,7 +408,7 @@ def test_auto_chooses_and_draws_nothing(
     dataset: Any, kind: str, quick: float, epoch: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_choice, "TINY", quick)  # seconds up to which a batch is quick, on a busy machine too
-    monkeypatch.setattr(torch_choice, "SHORT", quick)
+    monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", quick)
     monkeypatch.setattr(torch_choice, "EPOCH", epoch)  # seconds from which on processes are worth their start
 
     def make() -> Any:

@@ -11,8 +11,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling.plans.permutation import LONGEST, KeyedPermutation
-from batchup_ng.sampling.plans.rows import FIRST_BLOCK
+from batchup_ng.sampling.plans.permutation import MAX_POSITIONS, KeyedPermutation
+from batchup_ng.sampling.plans.rows import FIRST_BLOCK_POSITIONS
 
 LONG = 10**12
 MEGABYTE = 1_000_000
@@ -66,7 +66,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 
 def test_the_first_batch_waits_for_no_more_than_a_small_block(computed: list[int]) -> None:
     next(source_of(LONG).batch_iterator(256, shuffle=7))
-    assert computed == [FIRST_BLOCK]
+    assert computed == [FIRST_BLOCK_POSITIONS]
 
 
 def test_nothing_of_what_was_handed_out_is_computed_again(computed: list[int]) -> None:
@@ -80,12 +80,12 @@ def test_nothing_of_what_was_handed_out_is_computed_again(computed: list[int]) -
     resumed = source.batch_iterator(1024, shuffle=7, state=state)
     assert computed == []
     assert np.array_equal(next(resumed)[0], expected[0])
-    assert computed == [FIRST_BLOCK]
+    assert computed == [FIRST_BLOCK_POSITIONS]
     for rows in expected[1:]:
         assert np.array_equal(next(resumed)[0], rows)
 
 
-@pytest.mark.parametrize("n", [LONG, LONGEST])
+@pytest.mark.parametrize("n", [LONG, MAX_POSITIONS])
 def test_any_batch_can_be_asked_for(n: int) -> None:
     plan = source_of(n).plan(1000, shuffle=7, epoch=2)
     permutation = KeyedPermutation(n, OrderKey(7, 2).word("shuffle", 0))

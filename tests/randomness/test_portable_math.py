@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchup_ng.randomness.portable_math import CHUNK, cos_of_turns, minus_log, normal_deviates
+from batchup_ng.randomness.portable_math import NUMBERS_AT_A_TIME, cos_of_turns, minus_log, normal_deviates
 
 PROGRAM = """
 import hashlib
@@ -60,7 +60,7 @@ def test_the_logarithm_and_the_cosine_are_those() -> None:
     assert cos_of_turns(np.arange(4) / 4).tolist() == [1, 0, -1, 0]
 
 
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (1,), (CHUNK + 1,), (2, CHUNK, 2)])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (1,), (NUMBERS_AT_A_TIME + 1,), (2, NUMBERS_AT_A_TIME, 2)])
 def test_deviates_are_those_of_their_own_pair(shape: tuple[int, ...]) -> None:
     first, second = np.random.RandomState(1).random_sample((2, *shape))
     drawn = normal_deviates(first, second)

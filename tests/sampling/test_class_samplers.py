@@ -131,7 +131,7 @@ def test_any_row_may_stand_anywhere(in_full: bool) -> None:
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8), word=st.integers(0, 2**64 - 1))
 def test_an_order_of_many_slices_is_one_order(sizes: list[int], word: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(even_interleave, "SLICE", 5)
+        patch.setattr(even_interleave, "SLICE_MEMBERS", 5)
         places = np.arange(sum(sizes))
         classes, members = Spread(np.array(sizes), word).at(places)
         found = set(zip(classes.tolist(), members.tolist(), strict=True))

@@ -20,7 +20,7 @@ from batchup_ng.sampling import (
     WeightedSubsetSampler,
     measure_mixing,
 )
-from batchup_ng.sampling.weight_table import CHUNK
+from batchup_ng.sampling.weight_table import CHUNK_WEIGHTS
 
 RNG = np.random.RandomState(1)
 
@@ -102,8 +102,16 @@ RNG = np.random.RandomState(1)
         (lambda: WeightedSampler([[1], [2, 3]]), ArgumentTypeError, "weights must be one-dimensional, and is"),
         (lambda: WeightedSampler([1j]), ArgumentTypeError, "weights must be numbers, not complex"),
         (lambda: WeightedSampler([object(), 1.0]), ArgumentTypeError, "weights must be numbers"),
-        (lambda: WeightedSampler([1.0] * CHUNK + [np.inf]), ArgumentError, rf"weights\[{CHUNK}\] is inf"),
-        (lambda: WeightedSampler([1.0] * CHUNK + [0, np.nan]), ArgumentError, rf"weights\[{CHUNK + 1}\] is nan"),
+        (
+            lambda: WeightedSampler([1.0] * CHUNK_WEIGHTS + [np.inf]),
+            ArgumentError,
+            rf"weights\[{CHUNK_WEIGHTS}\] is inf",
+        ),
+        (
+            lambda: WeightedSampler([1.0] * CHUNK_WEIGHTS + [0, np.nan]),
+            ArgumentError,
+            rf"weights\[{CHUNK_WEIGHTS + 1}\] is nan",
+        ),
         (lambda: WeightedSampler([1, 2], True), TypeError, "positional"),
         (lambda: WeightedSampler([1]).rows_at(np.arange(1), None), InOrderNotSupported, "pass shuffle="),
         (lambda: WeightedSampler([1]).row_plan(1, None, False), InOrderNotSupported, "pass shuffle="),

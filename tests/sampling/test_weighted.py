@@ -18,7 +18,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import WeightedSampler
-from batchup_ng.sampling.weight_table import CHUNK, RUN, WeightTable
+from batchup_ng.sampling.weight_table import CHUNK_WEIGHTS, RUN_WEIGHTS, WeightTable
 from tests.extent import quick
 
 KEY = OrderKey(3, 1)
@@ -53,9 +53,22 @@ def test_each_row_is_drawn_in_proportion(n: int, dtype: Any) -> None:
         assert abs(chi_squared(np.bincount(cells[rows], minlength=len(expected)), expected)) < 5
 
 
-@pytest.mark.parametrize("place", [0, 1, RUN - 1, RUN, RUN + 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 4])
+@pytest.mark.parametrize(
+    "place",
+    [
+        0,
+        1,
+        RUN_WEIGHTS - 1,
+        RUN_WEIGHTS,
+        RUN_WEIGHTS + 1,
+        CHUNK_WEIGHTS - 1,
+        CHUNK_WEIGHTS,
+        CHUNK_WEIGHTS + 1,
+        2 * CHUNK_WEIGHTS + 4,
+    ],
+)
 def test_one_row_among_zeros_is_always_drawn(place: int) -> None:
-    weights = np.zeros(2 * CHUNK + 5)
+    weights = np.zeros(2 * CHUNK_WEIGHTS + 5)
     weights[place] = 1e-200
     assert set(WeightedSampler(weights).rows_at(np.arange(5000), KEY).tolist()) == {place}
 
@@ -76,11 +89,11 @@ def test_no_rounding_draws_a_row_of_weight_zero(weights: list[float], at: float)
 
 def test_the_ends_of_the_numbers_draw_the_first_and_the_last_row_that_have_weight() -> None:
     least, most = np.array([0.0]), np.array([1 - 2.0**-53])
-    for before in (0, 1, RUN, 3 * RUN):
+    for before in (0, 1, RUN_WEIGHTS, 3 * RUN_WEIGHTS):
         assert WeightTable("weights", [0.0] * before + [1.0, 2.0]).rows_at(least) == before
     disagreed = 0
     for seed in range(200):
-        weights = np.zeros(RUN)
+        weights = np.zeros(RUN_WEIGHTS)
         weights[:20] = np.random.default_rng(seed).random(20)
         table = WeightTable("weights", weights)
         assert table.rows_at(most) == 19
@@ -112,7 +125,7 @@ def test_weights_whose_sum_leaves_the_range_of_a_float_are_refused(weights: list
         WeightedSampler(weights)
 
 
-@pytest.mark.parametrize("n", [100, 4 * RUN])
+@pytest.mark.parametrize("n", [100, 4 * RUN_WEIGHTS])
 def test_a_later_change_of_the_users_array_changes_nothing(n: int) -> None:
     weights = np.arange(float(n))
     sampler = WeightedSampler(weights)
@@ -131,7 +144,7 @@ def test_normalised_weights_and_their_sums_are_only_made_when_asked_for() -> Non
     sampler.rows_at(np.arange(1000), KEY)
     sampler.fingerprint()
     kept = {name: value.nbytes for name, value in vars(sampler._table).items() if isinstance(value, np.ndarray)}
-    assert sum(kept.values()) <= 1000 * 8 * (1 + 1 / RUN) + 600
+    assert sum(kept.values()) <= 1000 * 8 * (1 + 1 / RUN_WEIGHTS) + 600
     next(sampler.shuffled_indices_batch_iterator(5, np.random.RandomState(1)))
     assert sampler.weights.sum() == pytest.approx(1)
     assert len(pickle.dumps(sampler)) < 10_000  # what can be made again does not travel

@@ -13,10 +13,10 @@ from .arrow_types import as_numbers, pyarrow
 from .base import Files
 from .chunks import UnfitRow
 
-LARGE_ROW = 1024
+LARGE_ROW_BYTES = 1024
 """Bytes of a row from which on rows are copied one by one: an index array would need fresh memory."""
 
-MAGIC = b"ARROW1"
+ARROW_MAGIC = b"ARROW1"
 """First bytes of an Arrow file, but not of a stream (Arrow Columnar Format, "IPC File Format")."""
 
 
@@ -76,7 +76,7 @@ class ArrowRows(ArrowColumn):
             firsts = begins[here]
             if (firsts[1:] - firsts[:-1] == n).all():
                 into[here] = values[firsts[0] : firsts[0] + len(firsts) * n].reshape(len(firsts), n)
-            elif n * dtype.itemsize < LARGE_ROW:
+            elif n * dtype.itemsize < LARGE_ROW_BYTES:
                 into[here] = values[firsts[:, None] + np.arange(n)]
             else:
                 for place, first in zip(np.arange(len(out))[here].tolist(), firsts.tolist(), strict=True):
@@ -100,7 +100,7 @@ class Batches:
         pa, self.path = pyarrow(), path
         with pa.memory_map(path) as mapped:
             self._buffer = mapped.read_buffer()
-        self.streamed = self._buffer[: len(MAGIC)].to_pybytes() != MAGIC
+        self.streamed = self._buffer[: len(ARROW_MAGIC)].to_pybytes() != ARROW_MAGIC
         opens = pa.ipc.open_stream if self.streamed else pa.ipc.open_file
         self.bytes = np.frombuffer(self._buffer, np.uint8)
         self.schema = opens(self._buffer).schema

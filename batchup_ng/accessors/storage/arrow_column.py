@@ -17,7 +17,7 @@ from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleRead
 from .arrow_types import as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
 from .base import RUN_BYTES, Files, StoredRows, StoredValues, block_of_run, window_of_runs
 from .chunk_cache import MOST_SLOTS
-from .chunks import MIXED_FROM, ChunkedArray, UnfitRow
+from .chunks import ORDER_CACHE_BYTES, ChunkedArray, UnfitRow
 from .shard_paths import shard_paths
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -170,9 +170,9 @@ class ArrowColumn(ChunkedArray, StoredValues):
         if not self._decodes:
             return window_of_runs(self._mean_bytes)
         if self._form is not None:
-            kept = min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes)
+            kept = min(MOST_SLOTS, ORDER_CACHE_BYTES // self._chunk_bytes)
             return max(1, kept * self._longest // self.natural_block // 2)
-        return max(1, MIXED_FROM // self._values_bytes // 2)
+        return max(1, ORDER_CACHE_BYTES // self._values_bytes // 2)
 
     @property
     def rows_kept(self) -> float:

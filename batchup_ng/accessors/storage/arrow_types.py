@@ -11,8 +11,8 @@ import numpy as np
 from ...errors import ArgumentError, ArgumentTypeError
 from .chunks import UnfitRow
 
-BYTES = {"binary", "large_binary", "binary_view"}
-STRINGS = {"string", "large_string", "string_view"}
+BYTES_TYPES = {"binary", "large_binary", "binary_view"}
+STRING_TYPES = {"string", "large_string", "string_view"}
 
 
 def pyarrow() -> Any:
@@ -120,7 +120,7 @@ def check_values(kind: Any, column: str) -> None:
     leaf = kind
     while (inner := _inner(leaf)) is not None:
         leaf = inner
-    if not (_is_number(leaf) or _is_bytes(leaf) or str(leaf) in STRINGS or pyarrow().types.is_struct(leaf)):
+    if not (_is_number(leaf) or _is_bytes(leaf) or str(leaf) in STRING_TYPES or pyarrow().types.is_struct(leaf)):
         raise ArgumentError(
             f"column must be one of numbers, times, strings, bytes, structs or lists of them, and {column!r} is of "
             f"type {type_words(kind)}; cast it when the file is written (decimals to float64 or string, say), or name "
@@ -197,7 +197,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _is_bytes(kind: Any) -> bool:
-    return str(kind) in BYTES or bool(pyarrow().types.is_fixed_size_binary(kind))
+    return str(kind) in BYTES_TYPES or bool(pyarrow().types.is_fixed_size_binary(kind))
 
 
 def _is_number(kind: Any) -> bool:

@@ -49,7 +49,7 @@ class StoredRows(ABC):
     Only paths and options are pickled; each process opens the files on first use, and so does each thread if a handle
     is not thread-safe (`each_thread`). A file is refused, on any machine, if its size or modification time differs from
     when this object was made: copy files with a tool that keeps their times. Local files are checked before and after
-    each batch, files at URLs after :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN` seconds.
+    each batch, files at URLs after :data:`~batchup_ng.accessors.storage.remote.LOOK_AGAIN_SECONDS` seconds.
 
     Attributes:
         paths: The files: URLs, absolute paths.
@@ -151,7 +151,7 @@ class StoredRows(ABC):
         if not self._looked:
             return
         now = time.monotonic()
-        due = [number for number in numbers if now - self._looked.get(number, math.inf) >= remote.LOOK_AGAIN]
+        due = [number for number in numbers if now - self._looked.get(number, math.inf) >= remote.LOOK_AGAIN_SECONDS]
         for number, stamp in zip(due, _stamps_of([self.paths[number] for number in due]), strict=True):
             self._compare(number, stamp)
             self._looked[number] = now

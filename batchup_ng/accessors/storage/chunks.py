@@ -16,19 +16,19 @@ from ..base import fill_rows
 from .base import Files, StoredArray
 from .chunk_cache import MOST_SLOTS, ChunkCache
 
-SMALL_ARRAY = 16 << 20
+SMALL_ARRAY_BYTES = 16 << 20
 """Bytes up to which each process decodes data in a single chunk, such as labels, once."""
 
-LARGEST_CHUNK = 1 << 30
+LARGEST_CHUNK_BYTES = 1 << 30
 """Bytes that a file may claim for a decoded chunk or row, unless the cache is larger."""
 
-AHEAD = 4
+CHUNKS_AHEAD = 4
 """How many chunks after a batch are candidates for decoding ahead while other workers decode the batch's chunks."""
 
-MIXED_FROM = 256_000_000
+ORDER_CACHE_BYTES = 256_000_000
 """Bytes of the cache for which an order by blocks is made: the default, ``cache="256MB"``."""
 
-WAITING = 16
+CHUNKS_FETCHED_AT_ONCE = 16
 """Chunks at URLs that are fetched at once, one thread for each."""
 
 
@@ -72,7 +72,7 @@ class ChunkedArray(StoredArray):
 
     def _check_claim(self, nbytes: int, path: str) -> None:
         """Refuse a file whose chunk, or row, would take `nbytes` of memory, if that is too much."""
-        if nbytes > max(LARGEST_CHUNK, self._cache.limit):
+        if nbytes > max(LARGEST_CHUNK_BYTES, self._cache.limit):
             raise SampleReadError(
                 f"a chunk or row of {path!r} has {nbytes:,} bytes when it is decoded; pass a cache= that has room for "
                 f"it, or write the file with smaller ones",
@@ -110,7 +110,7 @@ class ChunkedArray(StoredArray):
             return
         numbers, within = self._located(rows)
         try:
-            if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
+            if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY_BYTES, self._cache.limit):
                 whole = self._whole.array
                 if whole is None:
                     whole = np.empty(self.shape, self.dtype)
@@ -164,14 +164,14 @@ class ChunkedArray(StoredArray):
 
         missing = self._cache.copy(chunks, nbytes, use)
         if len(missing) > 1 and self._looked:
-            with ThreadPoolExecutor(min(WAITING, len(missing))) as threads:
+            with ThreadPoolExecutor(min(CHUNKS_FETCHED_AT_ONCE, len(missing))) as threads:
                 each = [np.array([number]) for number in missing.tolist()]
                 list(threads.map(lambda number: self._cache.fetch(number, nbytes, decode, use), each))
         elif len(missing):
             ahead: Sequence[int] = ()
             if len(rows) > 1 and (np.diff(rows) == 1).all():  # other workers wait for that chunk, too
                 last = int(self._located(np.array([len(self) - 1]))[0][0])
-                ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
+                ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + CHUNKS_AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
 
     @property
@@ -195,10 +195,10 @@ class EvenChunks(ChunkedArray):
 
     @property
     def natural_window(self) -> int:
-        """How many chunks may be mixed if a cache of :data:`MIXED_FROM` bytes is to read each once. It is half of the
+        """How many chunks may be mixed if a cache of :data:`ORDER_CACHE_BYTES` is to read each once. It is half of the
         chunks that fit, because workers already begin the next ones. The order depends on this number, not on `cache=`.
         """
-        return max(1, min(MOST_SLOTS, MIXED_FROM // self._chunk_bytes) // 2)
+        return max(1, min(MOST_SLOTS, ORDER_CACHE_BYTES // self._chunk_bytes) // 2)
 
     @property
     def rows_kept(self) -> float:

@@ -24,20 +24,20 @@ from .base import RUN_BYTES, Files, StoredRows, StoredValues, of_one_length, run
 from .chunks import EvenChunks
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 
-MOST_PIECES = 1 << 20
+MAX_MAPPED_CHUNKS = 1 << 20
 """Chunks of a data set that is read by memory map, at most: each process asks for each place, in microseconds."""
 
-CHUNKS_OF_VALUES = 64 << 20
+VALUES_CACHE_BYTES = 64 << 20
 """Bytes of decoded chunks that HDF5 keeps for a data set of values."""
 
 _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 """The accessors of this process that may have a file open."""
 
-_LOCK = threading.Lock()
+_OPENING_LOCK = threading.Lock()
 """Held while a file is opened."""
 
 # A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
+os.register_at_fork(after_in_child=_OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class _DataSet(StoredRows):
@@ -47,7 +47,7 @@ class _DataSet(StoredRows):
 
     def _file(self, path: str, cache: int = 0) -> Any:
         """Return the open file in its present state. Accessors that have an earlier state open close it."""
-        with _LOCK:
+        with _OPENING_LOCK:
             _READERS.add(self)
             file = open_hdf5(path, cache)
             if is_fresh(file, self._stamps[0]):
@@ -191,7 +191,7 @@ class Hdf5Values(_DataSet, StoredValues):
 
     def _open(self, path: str) -> Any:
         with contextlib.ExitStack() as stack:
-            data = data_set(stack.enter_context(self._file(path, CHUNKS_OF_VALUES)), self.dataset)
+            data = data_set(stack.enter_context(self._file(path, VALUES_CACHE_BYTES)), self.dataset)
             if not rows_differ(data):
                 raise ArgumentError(
                     f"dataset must have rows that differ in length, and {data.name!r} of {path!r} has {data.dtype}; "
@@ -320,7 +320,7 @@ def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:
     if plist.get_layout() != h5py.h5d.CHUNKED or plist.get_nfilters() or field is not None or data.file.userblock_size:
         return None
     rows, n = data.chunks[0], -(-len(data) // data.chunks[0])
-    if data.chunks[1:] != data.shape[1:] or n > MOST_PIECES or data.id.get_num_chunks() != n:
+    if data.chunks[1:] != data.shape[1:] or n > MAX_MAPPED_CHUNKS or data.id.get_num_chunks() != n:
         return None
     if not hasattr(data.id, "chunk_iter"):  # as in h5py with HDF5 before 1.12.3
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import ArgumentError, SampleReadError
 
-MAX_LISTED = 20
+MAX_LISTED_DATA_SETS = 20
 """Data sets that an error lists."""
 
 MAX_LINKS = 100
@@ -34,7 +34,7 @@ def data_set(file: Any, name: str | None) -> Any:
     names = list(data_sets(file)) if name is None else [name]
     data = _linked(file, names[0]) if len(names) == 1 else None
     if not isinstance(data, h5py.Dataset):
-        listed = ", ".join(map(repr, list(data_sets(file))[:MAX_LISTED]))
+        listed = ", ".join(map(repr, list(data_sets(file))[:MAX_LISTED_DATA_SETS]))
         raise ArgumentError(f"dataset must be one of those of {path!r}, not {name!r}; it has {listed or 'none'}")
     plist = data.id.get_create_plist()
     if plist.get_external_count() or plist.get_layout() == h5py.h5d.VIRTUAL:

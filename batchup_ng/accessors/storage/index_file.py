@@ -24,11 +24,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from .remote import AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
+from .remote import REQUESTS_AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 
-MAGIC = b"batchup_ng index 1\n"
+INDEX_MAGIC = b"batchup_ng index 1\n"
 
-LONGEST_HEAD = 1 << 16
+MAX_HEAD_BYTES = 1 << 16
 """Bytes of the line of JSON, at most."""
 
 
@@ -42,8 +42,8 @@ def load_indices(
         stamps: Size and modification time of each, or the server's mark instead of the time.
         form: As of :func:`load_index`.
     """
-    for first in range(0, len(paths), AT_ONCE):
-        some = list(zip(paths[first : first + AT_ONCE], stamps[first : first + AT_ONCE], strict=True))
+    for first in range(0, len(paths), REQUESTS_AT_ONCE):
+        some = list(zip(paths[first : first + REQUESTS_AT_ONCE], stamps[first : first + REQUESTS_AT_ONCE], strict=True))
         found = [load_index(index_path(path, stamp), stamp, form) for path, stamp in some]
         asked = [place for place, (path, _) in enumerate(some) if found[place] is None and is_remote(path)]
         urls = [_beside(some[place][0]) for place in asked]
@@ -104,16 +104,16 @@ def load_index(path: str, stamp: tuple[int, Any], form: Mapping[str, str]) -> di
 
 def _most_bytes(size: int) -> int:
     """Return the bytes that an index may have at most: 8 for each byte of its file, and the line of JSON."""
-    return 8 * size + LONGEST_HEAD
+    return 8 * size + MAX_HEAD_BYTES
 
 
 def _loaded(
     file: BinaryIO, stamp: Sequence[Any], form: Mapping[str, str], sample: int | None = None
 ) -> dict[str, np.ndarray] | None:
     try:
-        if file.read(len(MAGIC)) != MAGIC:
+        if file.read(len(INDEX_MAGIC)) != INDEX_MAGIC:
             return None
-        head = json.loads(file.readline(LONGEST_HEAD))
+        head = json.loads(file.readline(MAX_HEAD_BYTES))
         if sample is not None and head["sample"] != sample:
             return None
         lengths, start = head["bytes"], file.tell()
@@ -137,7 +137,7 @@ def _is_index(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(INDEX_MAGIC)) == INDEX_MAGIC
 
 
 def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarray], file: Any) -> None:
@@ -159,7 +159,7 @@ def save_index(path: str, stamp: tuple[int, Any], arrays: Mapping[str, np.ndarra
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
             with open(beside, "xb") as file:
-                file.write(MAGIC + json.dumps(head).encode() + b"\n")
+                file.write(INDEX_MAGIC + json.dumps(head).encode() + b"\n")
                 for part in raw.values():
                     file.write(part)
             os.replace(beside, path)

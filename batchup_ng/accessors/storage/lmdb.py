@@ -15,7 +15,7 @@ from .base import RUN_BYTES, WINDOW_BYTES, Files, InRuns, StoredArray, StoredVal
 from .lmdb_file import LmdbFile
 from .lmdb_values import Decode, Field, checked_decode, decoded, msgpack
 
-SAMPLED_ROWS = 16
+FORM_SAMPLE_ROWS = 16
 """Rows, spread over the file, that decide which columns have one shape and dtype."""
 
 
@@ -84,7 +84,7 @@ class LmdbRows(LmdbFile, StoredValues):
         if not len(rows):
             raise SampleReadError(f"{rows.paths[0]!r} has no rows, and the first tells the columns", rows.paths[0])
         samples = [rows[0]]
-        for row in np.linspace(0, len(rows) - 1, SAMPLED_ROWS, dtype=np.int64):
+        for row in np.linspace(0, len(rows) - 1, FORM_SAMPLE_ROWS, dtype=np.int64):
             with unless_of_signal_handler(SampleReadError):  # reading that row raises the error again
                 samples.append(rows[int(row)])
         for sample in samples:

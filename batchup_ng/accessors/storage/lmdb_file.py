@@ -36,7 +36,7 @@ from .lmdb_values import Decode, Field
 MAX_DATABASES = 64
 """Named databases of one file that a process may read from, at most; each costs a transaction some 50 bytes."""
 
-MAX_LISTED = 20
+MAX_TRIED_KEYS = 20
 """Keys of the main database that are tried as names of databases."""
 
 
@@ -50,11 +50,11 @@ class _Opened:
 _OPENED: weakref.WeakValueDictionary[str, _Opened] = weakref.WeakValueDictionary()
 """The environments of this process, by the real paths of their files."""
 
-_LOCK = threading.Lock()
+_OPENING_LOCK = threading.Lock()
 """Held while a file is opened, or a database in it."""
 
 # A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
+os.register_at_fork(after_in_child=_OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class LmdbFile(StoredRows):
@@ -85,7 +85,7 @@ class LmdbFile(StoredRows):
     def _open(self, path: str) -> Any:
         """Return this process's environment and the database."""
         lmdb, real = _library(), os.path.realpath(path)
-        with _LOCK:
+        with _OPENING_LOCK:
             opened = _OPENED.get(real)
             if opened is not None and opened.stamp != self._stamps[0]:
                 _OPENED.pop(real).environment = None  # its accessors stop reading a file that has changed
@@ -177,7 +177,7 @@ def _environment(lmdb: Any, path: str, tries: int = 50) -> Any:
 def _databases(environment: Any) -> list[str]:
     """Return the first keys of the main database that are names of databases."""
     with environment.begin() as transaction:
-        keys = list(islice(transaction.cursor().iternext(values=False), MAX_LISTED))
+        keys = list(islice(transaction.cursor().iternext(values=False), MAX_TRIED_KEYS))
     names = []
     for key in keys:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ArgumentTypeError
 from ..packed_paths import PackedPaths
 
-NUMBERED = re.compile(rb"([\w./:-]*?)(\d+)", re.ASCII)
+NUMBERED_KEY = re.compile(rb"([\w./:-]*?)(\d+)", re.ASCII)
 """A key that ends with a number: its first part and the number."""
 
 
@@ -87,7 +87,7 @@ def numbered(first: bytes, last: bytes, count: int) -> NumberedKeys | None:
     >>> numbered(b"8", b"11", 4), numbered(b"008", b"011", 5)
     (None, None)
     """
-    begin, end = NUMBERED.fullmatch(first), NUMBERED.fullmatch(last)
+    begin, end = NUMBERED_KEY.fullmatch(first), NUMBERED_KEY.fullmatch(last)
     if begin is None or end is None or begin[1] != end[1] or len(first) != len(last):
         return None
     if int(end[2]) - int(begin[2]) + 1 != count:

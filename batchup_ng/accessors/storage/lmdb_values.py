@@ -10,10 +10,10 @@ import numpy as np
 from ...errors import ArgumentTypeError
 from ...validation import one_of
 
-LARGEST_VARINT = 10
+MAX_VARINT_BYTES = 10
 """Bytes of the longest number of variable length in a protobuf message (its encoding guide, "Base 128 Varints")."""
 
-FLOATS = np.dtype([("tag", "u1"), ("number", "<f4")])
+UNPACKED_FLOAT = np.dtype([("tag", "u1"), ("number", "<f4")])
 """A float of a repeated protobuf field that is not packed."""
 
 
@@ -121,7 +121,7 @@ def _message(data: memoryview) -> Iterator[tuple[int, Any]]:
             content, at = data[at : at + length], at + length
         elif tag & 7 == 5 and at == start + 1:
             content = _floats(data, start)
-            at = start + len(content) * FLOATS.itemsize
+            at = start + len(content) * UNPACKED_FLOAT.itemsize
         elif tag & 7 in (1, 5):
             length = 8 if tag & 7 == 1 else 4
             content, at = data[at : at + length], at + length
@@ -135,7 +135,7 @@ def _message(data: memoryview) -> Iterator[tuple[int, Any]]:
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
     """Return the number that begins at a byte of a message, and where it ends."""
     number = 0
-    for place, byte in enumerate(data[at : at + LARGEST_VARINT]):
+    for place, byte in enumerate(data[at : at + MAX_VARINT_BYTES]):
         number |= (byte & 127) << 7 * place
         if byte < 128:
             return number, at + place + 1
@@ -144,8 +144,8 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 def _floats(data: memoryview, at: int) -> np.ndarray:
     """Return the consecutive floats of a message from byte `at` on, each after the tag at that byte."""
-    count = (len(data) - at) // FLOATS.itemsize
-    records = np.frombuffer(data, FLOATS, count, at) if count else np.empty(0, FLOATS)
+    count = (len(data) - at) // UNPACKED_FLOAT.itemsize
+    records = np.frombuffer(data, UNPACKED_FLOAT, count, at) if count else np.empty(0, UNPACKED_FLOAT)
     others = np.flatnonzero(records["tag"] != data[at])
     if not count:
         raise ValueError(f"the float at byte {at} does not end")

@@ -33,8 +33,8 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 """The decoders of WebDataset's ``autodecode`` that need no library."""
 
-PICKLES = ("pyd", "pkl", "pickle", "pth")
-PICTURES = frozenset(["jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"])
+PICKLE_EXTENSIONS = ("pyd", "pkl", "pickle", "pth")
+PICTURE_EXTENSIONS = frozenset(["jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"])
 
 
 def decoder_of(extensions: Iterable[str], decode: Any, remedy: str = "pass decode=None for its bytes") -> Decoder:
@@ -50,7 +50,7 @@ def decoder_of(extensions: Iterable[str], decode: Any, remedy: str = "pass decod
     if decode != "auto":
         raise ArgumentTypeError(f"decode must be 'auto', a function of bytes, or None for bytes, not {decode!r}")
     ends = [extension.rpartition(".")[2] for extension in extensions]
-    if refused := [end for end in ends if end in PICKLES]:
+    if refused := [end for end in ends if end in PICKLE_EXTENSIONS]:
         raise ArgumentError(
             f"decode='auto' does not open .{refused[0]}, since a pickle can run any code; {remedy}, or a function that "
             f"you trust"

@@ -17,10 +17,10 @@ from ..base import fill_rows
 from .base import Files, InRuns, StoredArray, StoredRows, of_one_length, runs
 from .remote import RemoteFile, is_remote
 
-LOCAL_HEADER = struct.Struct("<26x2H")
+ZIP_LOCAL_HEADER = struct.Struct("<26x2H")
 """A member's header in a zip file: 26 bytes, the lengths of its name and of its extra field (APPNOTE.TXT, 4.3.7)."""
 
-LONGEST_HEADER = 12 + 10_000
+MAX_NPY_HEADER_BYTES = 12 + 10_000
 """Bytes of a header that NumPy reads at most (``max_header_size``), with the bytes before it."""
 
 
@@ -90,7 +90,7 @@ class RemoteArray:
     """An array at a URL, in a file of `size` bytes."""
 
     def __init__(self, file: RemoteFile, size: int) -> None:
-        self.shape, fortran, self.dtype, self._start = npy_header(file.read(0, min(size, LONGEST_HEADER)), size)
+        self.shape, fortran, self.dtype, self._start = npy_header(file.read(0, min(size, MAX_NPY_HEADER_BYTES)), size)
         if fortran and len(self.shape) > 1:
             raise ValueError("it has its columns first, so that rows lie apart; save numpy.ascontiguousarray of it")
         self.ndim, self._file = len(self.shape), file
@@ -151,7 +151,7 @@ class NpzRows(NpyRows):
                     path,
                 )
             file.seek(begin)
-            start = begin + LOCAL_HEADER.size + sum(LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size)))
+            start = begin + ZIP_LOCAL_HEADER.size + sum(ZIP_LOCAL_HEADER.unpack(file.read(ZIP_LOCAL_HEADER.size)))
             return _mapped(file, start, start + size)
 
 
@@ -195,7 +195,7 @@ _last: dict[str, tuple[Any, dict[str, tuple[int, int, bool]]]] = {}
 def _mapped(file: Any, start: int, end: int) -> np.ndarray:
     """Map an array read-only: its header begins at `start` of a file, and the array ends before `end`."""
     file.seek(start)
-    shape, fortran, dtype, head_bytes = npy_header(file.read(LONGEST_HEADER), end - start)
+    shape, fortran, dtype, head_bytes = npy_header(file.read(MAX_NPY_HEADER_BYTES), end - start)
     offset = start + head_bytes
     needed = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if not needed:
@@ -208,8 +208,8 @@ def npy_header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[
     """Parse the header of an array.
 
     Args:
-        head: The first bytes of the array, :data:`LONGEST_HEADER` or more if there are so many: NumPy would allocate
-            all the memory that a header claims to need.
+        head: The first bytes of the array, :data:`MAX_NPY_HEADER_BYTES` or more if there are so many: NumPy would
+            allocate all the memory that a header claims to need.
         size: The bytes that are there, with the header.
 
     Returns:

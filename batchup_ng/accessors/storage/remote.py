@@ -6,9 +6,9 @@ that loop. After a fork, fsspec makes its file systems, sessions and thread agai
 
 Failures. A failure that may pass (a refused or broken connection, silence, an answer that is too short, a status of
 500 or 429) is retried. A permanent one (no such file, no permission) is raised at once. No wait is endless: a web
-server may be silent for :data:`SILENCE`, the libraries of other stores have limits of their own, and no try takes
-longer than :data:`LONGEST_TRY`. An answer is trusted as little as a file. It is used only if its length is right and,
-from a web server, if its headers name the part that was requested.
+server may be silent for :data:`SILENCE_SECONDS`, the libraries of other stores have limits of their own, and no try
+takes longer than :data:`TRY_SECONDS`. An answer is trusted as little as a file. It is used only if its length is right
+and, from a web server, if its headers name the part that was requested.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ from typing import Any, TypeAlias
 from ...error_context import shortened
 from ...errors import ArgumentError, SampleReadError
 
-TRIES = 5
+REQUEST_TRIES = 5
 """Number of tries for one request."""
 
-FIRST_PAUSE = 0.5
+FIRST_PAUSE_SECONDS = 0.5
 """Seconds before the second try, plus or minus up to a half; each further pause is twice as long."""
 
-PATIENCE = 30.0
+RETRY_SECONDS = 30.0
 """Seconds after which a request that has failed twice is not tried again."""
 
-SILENCE = 20.0
+SILENCE_SECONDS = 20.0
 """Seconds that a web server may be silent."""
 
-LONGEST_TRY = 300.0
+TRY_SECONDS = 300.0
 """Seconds that one try may take."""
 
-LOOK_AGAIN = 5.0
+LOOK_AGAIN_SECONDS = 5.0
 """Seconds before a file at a URL is checked for changes again: a check before each batch would be slow."""
 
-AT_ONCE = 64
+REQUESTS_AT_ONCE = 64
 """Requests in flight at once for one read."""
 
-PIECE = 8 << 20
+REQUEST_BYTES = 8 << 20
 """Bytes of a request; longer ranges are split into several requests at once."""
 
-MARKS = ("ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated", "mtime", "modified", "created")
+CHANGE_MARKS = (
+    "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated", "mtime", "modified", "created",
+)  # fmt: skip
 """Names under which file systems report something that changes with a file, the most reliable first."""
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
-LARGEST_FILE = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 """Bytes that a web server may announce at most for a file that is read whole."""
 
 Range: TypeAlias = "tuple[RemoteFile, int, int]"
@@ -81,12 +83,12 @@ def read_ranges(ranges: Sequence[Range]) -> list[bytes | Exception]:
     """Return all bytes of each range, or the exception that prevented it."""
     systems = {url: _system(url) for url in {file.url for file, _, _ in ranges}}
     asks = [
-        functools.partial(_part, *systems[file.url], start, min(PIECE, offset + size - start), file.stamp)
+        functools.partial(_part, *systems[file.url], start, min(REQUEST_BYTES, offset + size - start), file.stamp)
         for file, offset, size in ranges
-        for start in range(offset, offset + size, PIECE)
+        for start in range(offset, offset + size, REQUEST_BYTES)
     ]
     parts = iter(_at_once(systems, asks))
-    return [_joined(list(islice(parts, -(-size // PIECE)))) for _, _, size in ranges]
+    return [_joined(list(islice(parts, -(-size // REQUEST_BYTES)))) for _, _, size in ranges]
 
 
 def read_files(urls: Sequence[str]) -> list[bytes | Exception]:
@@ -128,7 +130,7 @@ class RemoteFile:
     If `stamp` is given, parts of a file with another stamp are refused, as far as the server reports it.
     """
 
-    scan_bytes = 8 * PIECE
+    scan_bytes = 8 * REQUEST_BYTES
 
     def __init__(self, url: str, stamp: Stamp | None = None) -> None:
         self.url, self.stamp = url, stamp
@@ -147,13 +149,13 @@ class RemoteFile:
 
     def walk(self, size: int) -> Callable[[int, int], bytes]:
         """Return ``read(offset, n)`` for calls from front to back; near the end, at `size`, it returns fewer bytes."""
-        start, block, step = 0, b"", PIECE // 8
+        start, block, step = 0, b"", REQUEST_BYTES // 8
 
         def read(offset: int, n: int) -> bytes:
             nonlocal start, block, step
             if offset + n > start + len(block):
                 jumped = offset - (start + len(block)) > step  # over a large member: read little until the next
-                step = PIECE // 8 if jumped else min(2 * step, self.scan_bytes)
+                step = REQUEST_BYTES // 8 if jumped else min(2 * step, self.scan_bytes)
                 start, block = offset, self.read(offset, min(max(n, step), size - offset))
             return block[offset - start : offset - start + n]
 
@@ -215,7 +217,7 @@ def _at_once(systems: dict[str, tuple[Any, str]], asks: Sequence[Callable[[], Aw
     from fsspec.asyn import get_loop, sync
 
     async def all_of() -> list[Any]:
-        free = asyncio.Semaphore(AT_ONCE if all(fs.async_impl for fs, _ in systems.values()) else 1)
+        free = asyncio.Semaphore(REQUESTS_AT_ONCE if all(fs.async_impl for fs, _ in systems.values()) else 1)
 
         async def one(ask: Callable[[], Awaitable[Any]]) -> Any:
             async with free:
@@ -232,7 +234,7 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
     while True:
         tries += 1
         try:
-            return await asyncio.wait_for(ask(), LONGEST_TRY)
+            return await asyncio.wait_for(ask(), TRY_SECONDS)
         except Exception as error:
             cause, passed = _cause(error), time.monotonic() - began
         said = f"{type(cause).__name__}: {shortened(repr(str(cause))[1:-1], 300) or 'no answer in time'}"
@@ -240,9 +242,9 @@ async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
             if isinstance(cause, OSError):
                 raise cause
             raise OSError(said) from cause
-        if tries == TRIES or (tries > 1 and passed > PATIENCE):
+        if tries == REQUEST_TRIES or (tries > 1 and passed > RETRY_SECONDS):
             raise OSError(f"{tries} tries within {passed:.1f} s failed, the last by {said}") from cause
-        await asyncio.sleep(FIRST_PAUSE * 2 ** (tries - 1) * (0.5 + secrets.randbelow(1000) / 1000))
+        await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (tries - 1) * (0.5 + secrets.randbelow(1000) / 1000))
 
 
 def _cause(error: Exception) -> Exception:
@@ -291,7 +293,7 @@ async def _stamp(fs: Any, path: str) -> Stamp:
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file")
     if told.get("size") is None:
         raise RemoteError("the server does not tell its size; download it")
-    return int(told["size"]), next((str(told[mark]) for mark in MARKS if told.get(mark)), "")
+    return int(told["size"]), next((str(told[mark]) for mark in CHANGE_MARKS if told.get(mark)), "")
 
 
 def _joined(parts: list[Any]) -> bytes | Exception:
@@ -332,7 +334,7 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
 
     options: dict[str, Any] = {}
     if "timeout" not in fs.kwargs:
-        options["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE, sock_read=SILENCE)
+        options["timeout"] = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_SECONDS, sock_read=SILENCE_SECONDS)
     if name != "cat_file":
         return options
     start, end = range_.get("start"), range_.get("end")
@@ -353,7 +355,7 @@ def _request(fs: Any, name: str, range_: dict[str, Any], stamp: Stamp | None) ->
             raise RemoteError("the server sends it compressed, and says nothing of its length; download it")
         if size is None:
             whole = told is not None or headers.get("Transfer-Encoding") == "chunked"
-            if not whole or (told or 0) > LARGEST_FILE:
+            if not whole or (told or 0) > MAX_FILE_BYTES:
                 many = "does not tell how many bytes it sends" if told is None else f"sends {told} bytes"
                 raise RemoteError(f"the server {many}; download it")
         if in_parts and status != 206 and (start or told != size):

@@ -20,10 +20,10 @@ from .base import of_one_length
 from .npy import NpyRows
 from .open_file import regular
 
-LONGEST_HEADER = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """Bytes of a header that the reference implementation reads: ``MAX_HEADER_SIZE``."""
 
-DTYPES = {
+SAFETENSORS_DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
     "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8", "C64": "<c8",
 }  # fmt: skip
@@ -99,7 +99,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
         regular(path)
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > min(LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
+            if length > min(MAX_HEADER_BYTES, os.fstat(file.fileno()).st_size - 8):
                 raise ValueError(f"its header would be {length} bytes long")
             header = json.loads(file.read(length).decode())
     except OSError as error:
@@ -115,7 +115,7 @@ def _header(path: str) -> tuple[dict[str, Any], int]:
 def _place(path: str, name: str, entry: dict[str, Any]) -> tuple[list[int], np.dtype[Any], int, int]:
     """Return the shape and dtype of an array, and its first and last byte, counted from the end of the header."""
     shape, (begin, end) = entry["shape"], entry["data_offsets"]
-    if entry["dtype"] not in DTYPES:
+    if entry["dtype"] not in SAFETENSORS_DTYPES:
         raise SampleReadError(
             f"{path!r}: array {name!r} is of dtype {entry['dtype']!r:.40}, which NumPy does not have; save it as F32 "
             f"or F16, by safetensors.torch.save_file({{name: tensor.float()}}, path)",
@@ -123,7 +123,7 @@ def _place(path: str, name: str, entry: dict[str, Any]) -> tuple[list[int], np.d
         )
     if not all(type(number) is int and number >= 0 for number in [begin, end, *shape]):
         raise ValueError(f"array {name!r} has a shape or place that is not of whole numbers")
-    dtype = np.dtype(DTYPES[entry["dtype"]])
+    dtype = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]])
     if math.prod(shape) * dtype.itemsize != end - begin:
         raise ValueError(f"array {name!r} of {shape} {dtype} has {end - begin} bytes")
     return shape, dtype, begin, end

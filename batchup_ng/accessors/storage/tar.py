@@ -15,12 +15,12 @@ from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import Files, InRuns, StoredArray, StoredRows, StoredValues
 from .index_file import index_path, load_indices, save_index
-from .member_decoding import PICTURES, decoder_of, int64
-from .npy import LONGEST_HEADER, npy_header
+from .member_decoding import PICTURE_EXTENSIONS, decoder_of, int64
+from .npy import MAX_NPY_HEADER_BYTES, npy_header
 from .open_file import AnyFile, opened
 from .remote import RemoteFile, is_remote, read_ranges
 from .shard_paths import shard_paths
-from .tar_index import FORM, Samples, believable, scan
+from .tar_index import INDEX_FORM, Samples, believable, scan
 
 
 class TarShards(InRuns, StoredArray, StoredValues):
@@ -111,7 +111,9 @@ class TarShards(InRuns, StoredArray, StoredValues):
             one._handles = {}
             remedy = f"name other columns, or take it by TarShards(paths, {column!r}, decode=None) for its bytes"
             one._choose(samples, column, "auto", None, None, remedy)
-            picture = size is not None and all(each.rpartition(".")[2] in PICTURES for each in one._extensions)
+            picture = size is not None and all(
+                each.rpartition(".")[2] in PICTURE_EXTENSIONS for each in one._extensions
+            )
             made[name] = ImageBytes(one, size) if picture else one
         return made
 
@@ -153,7 +155,7 @@ class TarShards(InRuns, StoredArray, StoredValues):
 
     def _samples(self, index: bool) -> Samples:
         save = true_or_false("index", index)
-        found = load_indices(self.paths, self._stamps, FORM)
+        found = load_indices(self.paths, self._stamps, INDEX_FORM)
         return Samples(self.paths, (self._index(number, each, save) for number, each in enumerate(found)))
 
     def _index(self, number: int, found: dict[str, np.ndarray] | None, save: bool) -> dict[str, np.ndarray]:
@@ -198,7 +200,7 @@ class TarShards(InRuns, StoredArray, StoredValues):
         if not self._extensions[0].endswith("npy"):
             return b""
         try:
-            head: bytes = self._handle().read(int(self._offsets[0]), min(LONGEST_HEADER, int(self._sizes[0])))
+            head: bytes = self._handle().read(int(self._offsets[0]), min(MAX_NPY_HEADER_BYTES, int(self._sizes[0])))
             shape, fortran, dtype, length = npy_header(head, int(self._sizes[0]))
         except Exception as error:
             raise self._unreadable(np.zeros(1, np.int64), error) from error

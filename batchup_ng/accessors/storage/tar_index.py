@@ -13,14 +13,14 @@ from ...errors import SampleReadError
 from ..packed_paths import PackedPaths
 from .tar_members import members
 
-FORM = {
+INDEX_FORM = {
     **dict.fromkeys(["offsets", "sizes", "samples", "kinds", "key_ends"], "<i8"),
     **dict.fromkeys(["keys", "names"], "|u1"),
 }
 """The index of one tar. For each member: its first byte, its bytes, its sample, the number of its extension. For each
 sample: the end of its key in `keys`. Then the extensions, each followed by a zero."""
 
-META = re.compile(rb"__[^/]*__($|/)")
+SKIPPED_MEMBERS = re.compile(rb"__[^/]*__($|/)")
 """Members that WebDataset skips."""
 
 
@@ -44,7 +44,7 @@ def scan(read: Callable[[int, int], bytes], size: int) -> dict[str, np.ndarray]:
     for name, start, nbytes in members(read, size):
         n_files += 1
         dot = name.find(b".", name.rfind(b"/") + 1)
-        if dot < 0 or name[dot - 1 : dot] in (b"", b"/") or META.match(name):
+        if dot < 0 or name[dot - 1 : dot] in (b"", b"/") or SKIPPED_MEMBERS.match(name):
             continue
         if name[:dot] != last:
             last = name[:dot]
@@ -61,7 +61,7 @@ def scan(read: Callable[[int, int], bytes], size: int) -> dict[str, np.ndarray]:
         )
     arrays = [np.frombuffer(each, np.int64) for each in (offsets, sizes, samples, kinds, key_ends)]
     names = b"".join(name + b"\0" for name in numbers)
-    return dict(zip(FORM, [*arrays, np.frombuffer(keys, np.uint8), np.frombuffer(names, np.uint8)], strict=True))
+    return dict(zip(INDEX_FORM, [*arrays, np.frombuffer(keys, np.uint8), np.frombuffer(names, np.uint8)], strict=True))
 
 
 def believable(index: dict[str, np.ndarray], size: int) -> bool:
@@ -90,7 +90,7 @@ class Samples:
     def __init__(self, paths: Sequence[str], indices: Iterator[dict[str, np.ndarray]]) -> None:
         self._paths = paths
         numbers: dict[str, int] = {}
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in FORM}
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in INDEX_FORM}
         n_samples, n_key_bytes, ends = 0, 0, []
         for index in indices:
             names = index.pop("names").tobytes().decode("utf-8", "surrogateescape").split("\0")[:-1]

@@ -10,21 +10,21 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 
-BLOCK = 512
+BLOCK_BYTES = 512
 
-LONGEST_NAME = 1 << 20
+MAX_NAME_HEADER_BYTES = 1 << 20
 """Bytes of a header with the name of the next member, at most."""
 
-FILES = (b"0", b"\0", b"7")
-NAMES = (b"x", b"X", b"L")
+FILE_TYPES = (b"0", b"\0", b"7")
+NAME_TYPES = (b"x", b"X", b"L")
 """Headers for the next member: of pax, of Solaris, of GNU."""
 
-WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
+TYPES_WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 """Links, devices, folders, pipes: they have no data, whichever size their header claims."""
 
-RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
+PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
 
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED_TAR_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[bytes, int, int]]:
@@ -38,18 +38,20 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
         ValueError: the file is not a tar, is compressed, claims more than there is, or holds a sparse file.
     """
     position, name, length = 0, None, None
-    while (header := read(position, BLOCK)) and header.strip(b"\0"):
+    while (header := read(position, BLOCK_BYTES)) and header.strip(b"\0"):
         _check(header, position)
-        kind, start = header[156:157], position + BLOCK
-        nbytes = 0 if kind in WITHOUT_DATA else _number(header[124:136])
-        if length is not None and kind in FILES:
+        kind, start = header[156:157], position + BLOCK_BYTES
+        nbytes = 0 if kind in TYPES_WITHOUT_DATA else _number(header[124:136])
+        if length is not None and kind in FILE_TYPES:
             nbytes = length
         if not 0 <= nbytes <= size - start:
             raise ValueError(f"the member at byte {position} claims {nbytes} bytes, and {size - start} are left")
-        position = start + (nbytes + BLOCK - 1) // BLOCK * BLOCK
-        if kind in NAMES:
-            if nbytes > LONGEST_NAME:
-                raise ValueError(f"the header at byte {start - BLOCK} has {nbytes} bytes, more than any name needs")
+        position = start + (nbytes + BLOCK_BYTES - 1) // BLOCK_BYTES * BLOCK_BYTES
+        if kind in NAME_TYPES:
+            if nbytes > MAX_NAME_HEADER_BYTES:
+                raise ValueError(
+                    f"the header at byte {start - BLOCK_BYTES} has {nbytes} bytes, more than any name needs"
+                )
             text = read(start, nbytes)
             fields = {b"path": text} if kind == b"L" else _records(text)
             name = fields.get(b"path", name)
@@ -57,12 +59,14 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
             sparse = any(field.startswith(b"GNU.sparse") for field in fields)
         else:
             sparse = kind == b"S"
-            if kind in FILES:
+            if kind in FILE_TYPES:
                 yield (_name(header) if name is None else name).partition(b"\0")[0], start, nbytes
             if kind not in (b"g", b"K"):  # these headers are not the next member
                 name = length = None
         if sparse:
-            raise ValueError(f"the member at byte {start - BLOCK} is a sparse file; write the tar without --sparse")
+            raise ValueError(
+                f"the member at byte {start - BLOCK_BYTES} is a sparse file; write the tar without --sparse"
+            )
     if not header:
         raise ValueError(f"it ends at byte {position}, without the zeros that end a tar: it is empty, or was cut short")
 
@@ -72,11 +76,11 @@ def _check(header: bytes, position: int) -> None:
     # The lower half of an Adler-32 is the sum of the bytes modulo 65,521. 256 bytes add up to less (RFC 1950).
     total = sum(zlib.adler32(part, 0) & 0xFFFF for part in (header[:148], header[156:256], header[256:])) + 8 * 32
     try:
-        if len(header) == BLOCK and _number(header[148:156]) == total:
+        if len(header) == BLOCK_BYTES and _number(header[148:156]) == total:
             return
     except ValueError:
         pass
-    found = [how for magic, how in COMPRESSED.items() if header.startswith(magic) and position == 0]
+    found = [how for magic, how in COMPRESSED_TAR_MAGIC.items() if header.startswith(magic) and position == 0]
     if found:
         raise ValueError(f"it is compressed by {found[0]}, and members cannot be read in place; decompress it")
     raise ValueError(f"there is no header at byte {position}: it is no tar, is damaged, or was cut short")
@@ -100,7 +104,7 @@ def _records(text: bytes) -> dict[bytes, bytes]:
     """Return the fields of a pax header: ``b"30 path=..."`` and a line end. The length counts the whole record."""
     fields, start = {}, 0
     while start < len(text):
-        found = RECORD.match(text, start)
+        found = PAX_RECORD.match(text, start)
         end = start + int(found[1]) if found else 0
         if found is None or not found.end() < end <= len(text):
             raise ValueError("a pax header is damaged")

@@ -18,7 +18,12 @@ from .open_file import AnyFile, opened
 
 LINE_END = ord("\n")
 
-COMPRESSED = {b"\x1f\x8b\x08": "gzip", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED_TEXT_MAGIC = {
+    b"\x1f\x8b\x08": "gzip",
+    b"BZh91AY&SY": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 """First bytes of compressed files; no text begins with them."""
 
 
@@ -143,7 +148,7 @@ def _bounds(file: AnyFile, size: int) -> np.ndarray:
     found = [np.zeros(1, np.int64)]
     for start in range(0, size, file.scan_bytes):
         raw = file.read(start, min(size - start, file.scan_bytes))
-        if start == 0 and (how := [how for magic, how in COMPRESSED.items() if raw.startswith(magic)]):
+        if start == 0 and (how := [how for magic, how in COMPRESSED_TEXT_MAGIC.items() if raw.startswith(magic)]):
             raise ValueError(f"it is compressed by {how[0]}, and lines cannot be read in place; decompress it")
         part = np.frombuffer(raw, np.uint8)
         found.append(np.flatnonzero(part == LINE_END) + (start + 1))

@@ -17,7 +17,7 @@ from .base import called, of_one_length, reason
 from .chunks import EvenChunks
 from .remote import RemoteSystem, is_remote, stamps_of
 
-METADATA = ("zarr.json", ".zarray", ".zgroup")
+METADATA_FILES = ("zarr.json", ".zarray", ".zgroup")
 """The files that describe an array or a group, of format 3 and of format 2."""
 
 
@@ -153,12 +153,12 @@ def zarr_library() -> Any:
 def _metadata(path: str, array: str) -> str:
     """Return the file that describes an array or group; a zip file describes itself."""
     if is_remote(path):
-        urls = ["/".join(filter(None, (path.rstrip("/"), array, name))) for name in METADATA]
+        urls = ["/".join(filter(None, (path.rstrip("/"), array, name))) for name in METADATA_FILES]
         stamps = zip(urls, stamps_of(urls), strict=True)
         return next((url for url, stamp in stamps if not isinstance(stamp, Exception)), urls[0])
     if os.path.isfile(path):
         return path
-    files = [os.path.join(path, array, name) for name in METADATA]
+    files = [os.path.join(path, array, name) for name in METADATA_FILES]
     return next(filter(os.path.exists, files), files[0])
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .permutation import LONGEST
+from .permutation import MAX_POSITIONS
 
-ROUNDS = 12
+HALF_ROUNDS = 12
 """Half-rounds of the network."""
 
-SMALL = 64
+SMALL_SIZE = 64
 """Below this size so few rounds make some orders likelier than others: places go through the network twice."""
 
-_ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1)) & ((1 << 64) - 1)) for i in range(2 * ROUNDS)]
+_ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * i + 1)) & ((1 << 64) - 1)) for i in range(2 * HALF_ROUNDS)]
 _HALF = np.uint64(32)
 
 
@@ -38,15 +38,15 @@ def each_permuted(places: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np
         IndexError: a size is too large, or a place is beyond its size; the network might never send it inside.
     """
     wide = sizes.astype(np.uint64)  # makes negative numbers huge
-    if bool(((places.astype(np.uint64) >= wide) | (wide > LONGEST)).any()):
-        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {LONGEST}")
+    if bool(((places.astype(np.uint64) >= wide) | (wide > MAX_POSITIONS)).any()):
+        raise IndexError(f"places must be from 0, each below its size, and sizes at most 2^62, {MAX_POSITIONS}")
     a = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     b = (wide + a - np.uint64(1)) // a
     b += b & np.uint64(1)  # if both were odd, all permutations would be even
     values = _permuted(places.astype(np.uint64), wide, a, b, keys, 0)
-    small = np.flatnonzero(sizes < SMALL)
+    small = np.flatnonzero(sizes < SMALL_SIZE)
     if len(small):
-        values[small] = _permuted(values[small], wide[small], a[small], b[small], keys[small], ROUNDS)
+        values[small] = _permuted(values[small], wide[small], a[small], b[small], keys[small], HALF_ROUNDS)
     return values.astype(np.int64)
 
 
@@ -65,7 +65,7 @@ def _permuted(
 def _network(values: np.ndarray, a: np.ndarray, b: np.ndarray, keys: np.ndarray, first: int) -> np.ndarray:
     right = values // a
     left = values - right * a
-    for i in range(first, first + ROUNDS, 2):
+    for i in range(first, first + HALF_ROUNDS, 2):
         left = _added(left, right, a, keys, i)
         right = _added(right, left, b, keys, i + 1)
     return np.asarray(right * a + left)

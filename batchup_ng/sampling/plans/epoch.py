@@ -24,7 +24,7 @@ from .listed import ListedPlan
 from .rows import RowPlan, count_batches, map_rows, same_form, take_rows, whole_samples
 from .sharding import ALONE, START, Reached, Shard, shares
 
-NEAR = 1000
+REPLACEMENT_RANGE = 1000
 """Range of the search for another row: in an endless epoch, so many samples ahead, or so many batches back if the plan
 orders whole batches. In a listed epoch, always so many batches back."""
 
@@ -144,7 +144,7 @@ class SamplesPlan(BatchPlan):
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         n = self._n_samples
         # In an endless epoch: a sample before or soon after this one, in any batch.
-        at = draw % int(planned.key.position(place) + NEAR if n == math.inf else n)
+        at = draw % int(planned.key.position(place) + REPLACEMENT_RANGE if n == math.inf else n)
         return self.rows.rows_between(at, at + 1)
 
 
@@ -190,7 +190,7 @@ class BatchesPlan(BatchPlan):
         """Return the batches to search for a replacement of a sample of batch `own`."""
         listed = isinstance(self.rows, ListedPlan)  # it has the batches up to `own` in any case
         far = listed or self.rows.n_batches == math.inf
-        return range(max(0, own - NEAR), own + 1) if far else range(int(self.rows.n_batches))
+        return range(max(0, own - REPLACEMENT_RANGE), own + 1) if far else range(int(self.rows.n_batches))
 
     def other(self, draw: int, planned: PlannedBatch, place: int) -> Any:
         among = self._others(planned.key.batch)

@@ -15,10 +15,10 @@ from .permutation import keyed_permutation
 GOLDEN = (math.sqrt(5) - 1) / 2
 """The number with the most evenly spaced multiples, modulo 1."""
 
-SLICE = 16_384
+SLICE_MEMBERS = 16_384
 """Approximate number of members put in order at a time."""
 
-KEPT = 4
+KEPT_SLICES = 4
 """Slices to keep: the latest ones."""
 
 Made = TypeVar("Made")
@@ -45,8 +45,8 @@ class Spread:
     or take less than ``(1 - p) + p·(C - 1)``, mostly far less: the phases of classes of one size are multiples of the
     golden section, which lie evenly in [0, 1). This holds across the seam of two rounds too.
 
-    Time is cut into slices of about :data:`SLICE` members, or of one for each class if those are more. Each slice is
-    put in order on first use. Safe to use from several threads.
+    Time is cut into slices of about :data:`SLICE_MEMBERS` members, or of one for each class if those are more. Each
+    slice is put in order on first use. Safe to use from several threads.
     """
 
     def __init__(self, sizes: np.ndarray, word: int) -> None:
@@ -58,7 +58,7 @@ class Spread:
         start = randomness.unit_floats(np.array([randomness.word("phases", word)], dtype=np.uint64))
         self._phases[by_size] = (np.arange(n_classes) * GOLDEN + start) % 1.0
         self._total, self._begin = total, randomness.word("begin", word) % max(1, total)
-        self._n_slices = max(1, total // max(SLICE, n_classes))
+        self._n_slices = max(1, total // max(SLICE_MEMBERS, n_classes))
         self._starts = np.array([int(self._begun(number).sum()) for number in range(self._n_slices)])
         self._slices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -70,7 +70,7 @@ class Spread:
         for number in np.unique(slices).tolist():
             mine = slices == number
             within = turned[mine] - self._starts[number]
-            ordered = latest(self._slices, number, KEPT, functools.partial(self._in_order, number))
+            ordered = latest(self._slices, number, KEPT_SLICES, functools.partial(self._in_order, number))
             classes[mine], members[mine] = (part[within] for part in ordered)
         return classes, members
 

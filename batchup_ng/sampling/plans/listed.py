@@ -10,15 +10,16 @@ from typing import Any
 from ...errors import PoolClosed
 from .rows import RowPlan
 
-REMEMBERED = 4096
+REMEMBERED_BATCHES = 4096
 """Latest batches of an endless listed epoch that can be given again."""
 
 
 class ListedPlan(RowPlan):
     """Batches with rows from an iterator, which is asked for them as needed. Safe to use from several threads.
 
-    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED`. `said` is the number of batches
-    that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are listed.
+    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED_BATCHES`. `said` is the number of
+    batches that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are
+    listed.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class ListedPlan(RowPlan):
             if self._drawn_to(number) and number in self._memory:
                 return self._memory[number]
         raise IndexError(
-            f"batch {number} of this endless epoch was drawn too long ago; only the latest {REMEMBERED} are remembered "
-            f"of an order that is drawn batch after batch: pass an int seed as shuffle= to enter anywhere"
+            f"batch {number} of this endless epoch was drawn too long ago; only the latest {REMEMBERED_BATCHES} are "
+            f"remembered of an order that is drawn batch after batch: pass an int seed as shuffle= to enter anywhere"
         )
 
     def _drawn_to(self, number: int) -> bool:
@@ -69,7 +70,7 @@ class ListedPlan(RowPlan):
             while self._next <= number:
                 self._memory[self._next] = next(self._drawn)
                 if self.told == math.inf:
-                    self._memory.pop(self._next - REMEMBERED, None)
+                    self._memory.pop(self._next - REMEMBERED_BATCHES, None)
                 self._next += 1
         except StopIteration:
             self.told = self._next

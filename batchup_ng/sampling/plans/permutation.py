@@ -1,6 +1,6 @@
 """A shuffled order of n positions. Any part of it can be computed on its own, in constant memory.
 
-Up to :data:`SMALL` positions the permutation is a table, the order of as many random words. Above, it is a Feistel
+Up to :data:`TABLE_POSITIONS` the permutation is a table, the order of as many random words. Above, it is a Feistel
 network over pairs (left, right): right has half of the bits of n, and left is below n / 2^bits, rounded up. The rounds
 change the halves alternately, by a function of the other half: left by a sum modulo its size, right by exclusive or.
 That permutes the pairs for any function. A few results, fewer than one in 64, are not below n: they go through the
@@ -25,19 +25,19 @@ import numpy as np
 from ... import randomness
 from ...errors import ArgumentError
 
-SMALL = 4096
+TABLE_POSITIONS = 4096
 """Up to this many positions, 32 kB, the permutation is kept as a table."""
 
-LONGEST = 1 << 62
+MAX_POSITIONS = 1 << 62
 """The most positions: neither a half nor a sum of positions then leaves 63 bits."""
 
 ROUNDS = 8
 """Rounds of the network, four for each half."""
 
-CHUNK = 8192
+POSITIONS_AT_A_TIME = 8192
 """Positions computed at a time: the five arrays of a step then stay in a processor's cache (L2)."""
 
-SOME = 256
+PLACES_TOGETHER = 256
 """Neighbouring places that :func:`sent_to` computes together."""
 
 _HALF_WORD = np.uint64(32)
@@ -50,11 +50,11 @@ def keyed_permutation(n: int, key: int) -> KeyedPermutation:
 
 
 def check_length(name: str, length: int) -> None:
-    """Raise :class:`ArgumentError` if `length` is negative or above :data:`LONGEST`, the most that can be permuted."""
+    """Raise :class:`ArgumentError` if `length` is negative or above :data:`MAX_POSITIONS`."""
     if length < 0:
         raise ArgumentError(f"{name} must not be negative, and is {length}; pass the number of rows")
-    if length > LONGEST:
-        raise ArgumentError(f"{name} must be at most 2^62, {LONGEST}, and is {length}; pass fewer rows")
+    if length > MAX_POSITIONS:
+        raise ArgumentError(f"{name} must be at most 2^62, {MAX_POSITIONS}, and is {length}; pass fewer rows")
 
 
 class KeyedPermutation:
@@ -63,19 +63,19 @@ class KeyedPermutation:
     Safe to use from several threads.
 
     Args:
-        n: How many positions, at most :data:`LONGEST`.
+        n: How many positions, at most :data:`MAX_POSITIONS`.
         key: 64 bits.
         rounds: Rounds of the network, an even number; fewer are for tests.
 
     Raises:
-        ArgumentError: `n` is above :data:`LONGEST`.
+        ArgumentError: `n` is above :data:`MAX_POSITIONS`.
     """
 
     def __init__(self, n: int, key: int, rounds: int = ROUNDS) -> None:
         check_length("n", n)
         self.n = n
         self._table: np.ndarray | None = None
-        if n <= SMALL:
+        if n <= TABLE_POSITIONS:
             # By random keys: for a generator's methods NumPy promises the distribution, not the stream.
             self._table = np.argsort(randomness.words_at(key, np.arange(n, dtype=np.int64)), kind="stable")
             return
@@ -99,8 +99,10 @@ class KeyedPermutation:
         if self._table is not None:
             return np.asarray(self._table[positions])
         sent = np.empty(len(positions), dtype=np.int64)
-        for start in range(0, len(positions), CHUNK):
-            sent[start : start + CHUNK] = self._walked(positions[start : start + CHUNK].astype(np.uint64))
+        for start in range(0, len(positions), POSITIONS_AT_A_TIME):
+            sent[start : start + POSITIONS_AT_A_TIME] = self._walked(
+                positions[start : start + POSITIONS_AT_A_TIME].astype(np.uint64)
+            )
         return sent
 
     def back(self, value: int) -> int:
@@ -162,13 +164,13 @@ def sent_to(n: int, key: int, place: int) -> int:
 
     Computes and keeps its neighbours too: asking for one place after another is cheap.
     """
-    block, within = divmod(place, SOME)
+    block, within = divmod(place, PLACES_TOGETHER)
     return int(_some(n, key, block)[within])
 
 
 @functools.lru_cache(maxsize=64)
 def _some(n: int, key: int, block: int) -> np.ndarray:
-    return keyed_permutation(n, key)(np.arange(block * SOME, min((block + 1) * SOME, n)))
+    return keyed_permutation(n, key)(np.arange(block * PLACES_TOGETHER, min((block + 1) * PLACES_TOGETHER, n)))
 
 
 def _mix(half: np.ndarray, key: np.uint64, word: np.ndarray, spare: np.ndarray) -> None:

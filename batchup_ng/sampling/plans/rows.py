@@ -19,10 +19,10 @@ from ... import batch as batches
 from ...errors import ArgumentError, ArgumentTypeError
 from ...randomness import OrderKey
 
-FIRST_BLOCK = 1024
+FIRST_BLOCK_POSITIONS = 1024
 """Positions of a shuffled order in the first block. Each later one is twice as long, up to the sampler's block."""
 
-EMPTY = 1000
+EMPTY_EPOCHS = 1000
 """Epochs in a row without a batch at which an endless repeat is refused."""
 
 
@@ -137,7 +137,7 @@ class SamplerPlan(SequencePlan):
         super().__init__(sampler.num_indices_generated(), batch_size, drop_last)
         self._sampler = sampler
         self._key = key
-        self._size = min(FIRST_BLOCK, sampler.block)
+        self._size = min(FIRST_BLOCK_POSITIONS, sampler.block)
         self._block: tuple[int, int, np.ndarray] = (0, 0, np.arange(0))
         self._jumped = -1  # where the latest random access ended
 
@@ -148,7 +148,7 @@ class SamplerPlan(SequencePlan):
                 first, end = start, int(min(max(start + self._size, stop), self._total))
                 self._size = min(2 * self._size, self._sampler.block)
             else:
-                self._jumped, self._size = stop, min(FIRST_BLOCK, self._sampler.block)
+                self._jumped, self._size = stop, min(FIRST_BLOCK_POSITIONS, self._sampler.block)
                 if self._total > self._sampler.block:
                     return self._computed(start, stop)
                 first, end = 0, int(self._total)
@@ -299,10 +299,10 @@ class RoundsPlan(RowPlan):
 
     def _count_round(self) -> None:
         self._ends.append(self._ends[-1] + int(self._make(len(self._ends) - 1).n_batches))
-        if self._rounds == -1 and len(self._ends) > EMPTY and self._ends[-1] == self._ends[-1 - EMPTY]:
+        if self._rounds == -1 and len(self._ends) > EMPTY_EPOCHS and self._ends[-1] == self._ends[-1 - EMPTY_EPOCHS]:
             raise ArgumentError(
-                f"{EMPTY} epochs in a row of the source that is to be repeated without end have no batch; give it more "
-                f"samples, or drop_last=False"
+                f"{EMPTY_EPOCHS} epochs in a row of the source that is to be repeated without end have no batch; give "
+                f"it more samples, or drop_last=False"
             )
 
     def samples_before(self, number: int) -> int:

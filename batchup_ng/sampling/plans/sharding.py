@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...errors import ArgumentError
 
-UNEVEN = ("pad", "drop", "error")
+UNEVEN_OPTIONS = ("pad", "drop", "error")
 """Options for samples at the end that cannot be shared out evenly."""
 
 

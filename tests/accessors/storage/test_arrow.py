@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors.storage.arrow import LARGE_ROW
+from batchup_ng.accessors.storage.arrow import LARGE_ROW_BYTES
 from batchup_ng.errors import SampleReadError
 from batchup_ng.testing.accessors import Made
 
@@ -70,7 +70,7 @@ def test_arrays_that_are_not_compressed_are_mapped(tmp_path: Path) -> None:
     assert bu.ArrowRows(write(tmp_path / "y.arrow", table, "zstd"), "s").natural_block == 4
 
 
-@pytest.mark.parametrize("n", [1, 3, LARGE_ROW])
+@pytest.mark.parametrize("n", [1, 3, LARGE_ROW_BYTES])
 def test_rows_in_several_maps_are_found_in_any_order(n: int, tmp_path: Path) -> None:
     rows = np.arange(18 * n, dtype=np.int16).reshape(18, n)
     for name, some in (("1", rows[:9]), ("2", rows[9:9]), ("3", rows[9:])):

@@ -355,7 +355,7 @@ def test_s4_a_chunk_that_would_take_much_memory_is_refused(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = write(tmp_path / "x", pa.table({"x": [0] * 100, "caption": ["0"] * 100}))
-    monkeypatch.setattr(chunks, "LARGEST_CHUNK", 16)
+    monkeypatch.setattr(chunks, "LARGEST_CHUNK_BYTES", 16)
     with pytest.raises(SampleReadError, match=r"a chunk or row of .* has \d+ bytes .*; pass a cache= that has room"):
         reader(tmp_path / "x", "x", cache=16)
     assert len(reader(tmp_path / "x", "x", cache="1kB")[:]) == 100

@@ -107,7 +107,7 @@ def test_small_data_in_one_chunk_are_decoded_once(tmp_path: Path) -> None:
 def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "MIXED_FROM", 16 * 128)
+    monkeypatch.setattr(chunks, "ORDER_CACHE_BYTES", 16 * 128)
     path, array = saved(tmp_path, 16 * 20 + 5)
     rows = Chunked(path, 16, cache=16 * 128)
     assert rows.natural_window == 8
@@ -128,7 +128,7 @@ def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(
 def test_the_order_by_blocks_does_not_depend_on_the_room_for_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "MIXED_FROM", 8 * 128)
+    monkeypatch.setattr(chunks, "ORDER_CACHE_BYTES", 8 * 128)
     path, _ = saved(tmp_path, 16 * 20 + 5)
 
     def opened(cache: int, state: Any = None) -> Any:

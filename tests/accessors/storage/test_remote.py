@@ -46,7 +46,7 @@ CONTENT = np.random.default_rng(0).bytes(10_000)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Try again at once, keep indices in a folder of the test's."""
-    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
 
@@ -78,14 +78,14 @@ def test_ranges_are_read_at_once(server: Server) -> None:
 
 
 def test_a_long_range_is_read_in_parts_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PIECE", 1000)
+    monkeypatch.setattr(remote, "REQUEST_BYTES", 1000)
     server.fails("GET x", meets(10), 10)
     assert RemoteFile(server.url("x")).read(0, 10_000) == CONTENT
     assert read_ranges([part(server, 5, 0), part(server, 999, 1002)]) == [b"", CONTENT[999:2001]]
 
 
 def test_no_more_than_so_many_are_asked_for_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "AT_ONCE", 2)
+    monkeypatch.setattr(remote, "REQUESTS_AT_ONCE", 2)
     asked, expected = ranges(server)
     most = Counting(server)
     assert read_ranges(asked) == expected
@@ -135,12 +135,12 @@ def test_facts_are_asked_for_again(fault: Fault, server: Server) -> None:
 
 
 def test_a_silent_server_is_waited_for_no_longer_than_that(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "SILENCE", 1.0)
+    monkeypatch.setattr(remote, "SILENCE_SECONDS", 1.0)
     asked, expected = ranges(server)
     until = threading.Event()
     server.fails("GET x", hangs(until), 2)
     assert read_ranges(asked) == expected
-    monkeypatch.setattr(remote, "SILENCE", 0.05)
+    monkeypatch.setattr(remote, "SILENCE_SECONDS", 0.05)
     server.fails("GET x", hangs(until), 10**3)
     server.fails("HEAD x", hangs(until), 10**3)
     (error,) = read_ranges(asked[:1])
@@ -152,7 +152,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(server: Server, monke
 
 
 def test_tries_end_when_patience_does(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PATIENCE", 0.0)
+    monkeypatch.setattr(remote, "RETRY_SECONDS", 0.0)
     server.fails("GET x", refuses(500), 10**3)
     (error,) = read_ranges(ranges(server, 1)[0])
     assert re.match(r"2 tries within \d+\.\d s failed, the last by ClientResponseError: 500", str(error))
@@ -181,7 +181,7 @@ def test_what_will_not_pass_is_told_at_once(status: int, server: Server) -> None
 
 
 def test_pauses_grow_and_differ(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.5)
+    monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.5)
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -323,7 +323,7 @@ def test_a_file_is_looked_at_again_after_a_while(server: Server, monkeypatch: py
     with pytest.raises(SampleReadError, match=r"row 3 of 'http://.*' cannot be read .*it has changed"):
         rows[3]
     assert server.asked["HEAD x.npy"] == 2, "what came tells"
-    monkeypatch.setattr(remote, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(remote, "LOOK_AGAIN_SECONDS", 0.0)
     with pytest.raises(SampleReadError, match=r"'http://.*/x\.npy' has changed since it was first opened"):
         rows[3]
 
@@ -349,14 +349,14 @@ def test_headers_of_a_tar_are_read_by_few_requests_and_once(server: Server, tmp_
 
 
 def test_large_members_of_a_tar_are_passed_over(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PIECE", 8192)
+    monkeypatch.setattr(remote, "REQUEST_BYTES", 8192)
     url, path = tar_at(server, 10, 200_000)
     sent: list[int] = []
     server.fails("GET x.tar", lambda handler, content: sent.append(len(content)) or True, 10**3)
     assert len(bu.TarShards(url, index=False)) == 10
     assert sum(sent) < path.stat().st_size / 10
     sent.clear()
-    monkeypatch.setattr(remote, "PIECE", 8 << 20)
+    monkeypatch.setattr(remote, "REQUEST_BYTES", 8 << 20)
     assert len(bu.TarShards(url, index=False)) == 10
     assert len(sent) < 5
 

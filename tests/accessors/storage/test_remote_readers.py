@@ -31,8 +31,8 @@ ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Look at files each time, try again at once, keep indices in a folder of the test's."""
-    monkeypatch.setattr(remote, "LOOK_AGAIN", 0.0)
-    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(remote, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
 
@@ -64,7 +64,7 @@ class RemoteContract(StoredContract):
 
     def test_a_fork_reads_what_was_opened_before(self, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
         # What ends a connection in the child, where it is shared, has the parent wait for an answer that it never gets.
-        monkeypatch.setattr(remote, "SILENCE", 1000.0)
+        monkeypatch.setattr(remote, "SILENCE_SECONDS", 1000.0)
         super().test_a_fork_reads_what_was_opened_before(made)
 
 
@@ -256,7 +256,7 @@ def test_a_row_group_of_a_column_is_one_request_or_several_at_once(
     before = server.gets()
     np.testing.assert_array_equal(rows[100_000:200_000], x[100_000:200_000] + 1)
     assert server.gets() == before + 1
-    monkeypatch.setattr(remote, "PIECE", 300_000)
+    monkeypatch.setattr(remote, "REQUEST_BYTES", 300_000)
     server.fails("GET x.parquet", meets(3), 3)
     np.testing.assert_array_equal(rows[200_000:300_000], x[200_000:300_000] + 1)
     assert server.gets() == before + 4

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import tar as module
-from batchup_ng.accessors.storage.index_file import MAGIC, load_index, save_index
+from batchup_ng.accessors.storage.index_file import INDEX_MAGIC, load_index, save_index
 from batchup_ng.accessors.storage.open_file import OpenFile
 from batchup_ng.errors import BatchupError
 from tests.extent import THOROUGH
@@ -73,7 +73,7 @@ def test_an_index_that_cannot_be_written_is_made_each_time(path: Path, scans: li
 def test_an_index_that_lies_is_made_anew(path: Path, scans: list[int]) -> None:
     bu.TarShards(path)
     index, stamp = f"{path}.index", (path.stat().st_size, path.stat().st_mtime_ns)
-    right = load_index(index, stamp, module.FORM)
+    right = load_index(index, stamp, module.INDEX_FORM)
     assert right is not None
     for name, array in right.items():
         if name in ("keys", "names"):  # bytes, each of which may have any value
@@ -83,7 +83,7 @@ def test_an_index_that_lies_is_made_anew(path: Path, scans: list[int]) -> None:
             lies += [np.where(np.arange(len(array)) == 1, value, array) for value in (-1, 1 << 40, -(1 << 63))]
         for lie in lies:
             before = len(scans)
-            save_index(index, stamp, {**right, name: lie.astype(module.FORM[name])}, OpenFile(str(path)))
+            save_index(index, stamp, {**right, name: lie.astype(module.INDEX_FORM[name])}, OpenFile(str(path)))
             assert bu.TarShards(path)[:] == CONTENTS
             assert len(scans) == before + 1, (name, lie)
 
@@ -93,10 +93,11 @@ def test_s4_what_an_index_claims_is_held_against_its_size(path: Path, scans: lis
     index = path.with_name("x.tar.index")
     stamp = path.stat().st_size, path.stat().st_mtime_ns
     for claims in ({"offsets": 1 << 60}, {}, {"offsets": -8}, {"offsets": 0.5}, {"offsets": "8"}, []):
-        head = {"of": stamp, "bytes": claims and {**dict.fromkeys(module.FORM, 0), **claims}, "crc32": 0}
-        index.write_bytes(MAGIC + json.dumps(head).encode() + b"\n")
+        head = {"of": stamp, "bytes": claims and {**dict.fromkeys(module.INDEX_FORM, 0), **claims}, "crc32": 0}
+        index.write_bytes(INDEX_MAGIC + json.dumps(head).encode() + b"\n")
         assert bu.TarShards(path)[:] == CONTENTS
-    index.write_bytes(MAGIC + json.dumps({"of": stamp, "bytes": dict.fromkeys(module.FORM, 8)}).encode() + b"\n")
+    head = {"of": stamp, "bytes": dict.fromkeys(module.INDEX_FORM, 8)}
+    index.write_bytes(INDEX_MAGIC + json.dumps(head).encode() + b"\n")
     os.truncate(index, 1 << 40)  # of which nothing is on the disk
     tracemalloc.start()
     assert bu.TarShards(path)[:] == CONTENTS
@@ -167,7 +168,7 @@ def test_s10_whatever_an_index_claims_is_of_our_tar_or_our_error(tmp_path: Path,
         write(path, [(f"{row}.bin", content) for row, content in enumerate(CONTENTS)])
     stamp = path.stat().st_size, path.stat().st_mtime_ns
     numbers = st.lists(st.integers(-1, 3) | st.integers(-(1 << 63), (1 << 63) - 1), max_size=4)
-    claims = {name: np.array(data.draw(numbers), np.int64) for name in module.FORM}
+    claims = {name: np.array(data.draw(numbers), np.int64) for name in module.INDEX_FORM}
     letters = {name: np.frombuffer(data.draw(st.binary(max_size=8)), np.uint8) for name in ("keys", "names")}
     save_index(f"{path}.index", stamp, {**claims, **letters}, OpenFile(str(path)))
     try:

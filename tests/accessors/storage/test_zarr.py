@@ -204,7 +204,7 @@ def test_s4_a_chunk_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> No
 
 
 def test_s4_a_file_in_a_zip_that_decodes_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchup_ng.accessors.storage.chunks.LARGEST_CHUNK", 1 << 10)
+    monkeypatch.setattr("batchup_ng.accessors.storage.chunks.LARGEST_CHUNK_BYTES", 1 << 10)
     write(tmp_path / "x", ROWS)
     for name, coding in {"x.zip": zipfile.ZIP_DEFLATED, "stored.zip": zipfile.ZIP_STORED}.items():
         with zipfile.ZipFile(tmp_path / name, "w", coding) as archive:

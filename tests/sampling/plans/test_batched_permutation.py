@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.randomness import words_at
-from batchup_ng.sampling.plans.batched_permutation import SMALL, each_permuted
-from batchup_ng.sampling.plans.permutation import LONGEST
+from batchup_ng.sampling.plans.batched_permutation import SMALL_SIZE, each_permuted
+from batchup_ng.sampling.plans.permutation import MAX_POSITIONS
 from tests.extent import quick, thorough
 
 
@@ -44,7 +44,7 @@ def test_so_is_any(n: int, key: int) -> None:
     assert (np.bincount(whole(n, key), minlength=n) == 1).all()
 
 
-@given(n=st.integers(1, LONGEST), key=st.integers(0, 2**64 - 1), seed=st.integers(0, 2**32 - 1))
+@given(n=st.integers(1, MAX_POSITIONS), key=st.integers(0, 2**64 - 1), seed=st.integers(0, 2**32 - 1))
 def test_of_any_size_values_are_in_range_and_differ(n: int, key: int, seed: int) -> None:
     places = np.unique(np.random.default_rng(seed).integers(0, n, 100))
     sent = each_permuted(places, np.full(len(places), n), np.full(len(places), key, np.uint64))
@@ -55,7 +55,7 @@ def test_of_any_size_values_are_in_range_and_differ(n: int, key: int, seed: int)
 
 def test_an_entry_does_not_depend_on_those_beside_it() -> None:
     rng = np.random.default_rng(0)
-    sizes = rng.integers(1, 3 * SMALL, 100)
+    sizes = rng.integers(1, 3 * SMALL_SIZE, 100)
     places, keys = rng.integers(0, sizes), words_at(1, np.arange(100))
     together = each_permuted(places, sizes, keys)
     alone = [int(each_permuted(places[i : i + 1], sizes[i : i + 1], keys[i : i + 1])[0]) for i in range(100)]
@@ -79,7 +79,7 @@ def test_even_and_odd_orders_are_equally_likely(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "n", quick([9, SMALL], [7, 9, 10, 16, 25, 50, SMALL - 1, SMALL, 100, 500])
+    "n", quick([9, SMALL_SIZE], [7, 9, 10, 16, 25, 50, SMALL_SIZE - 1, SMALL_SIZE, 100, 500])
 )
 def test_any_place_is_sent_anywhere_and_neighbours_apart(n: int) -> None:
     sent = by_keys(n, 10_000)

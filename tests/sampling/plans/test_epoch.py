@@ -9,7 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.sampling.plans.listed import REMEMBERED
+from batchup_ng.sampling.plans.listed import REMEMBERED_BATCHES
 
 
 def drawn(repeats: int, seed: int = 0) -> Any:
@@ -18,13 +18,13 @@ def drawn(repeats: int, seed: int = 0) -> Any:
 
 
 def test_an_endless_drawn_plan_gives_its_latest_batches_again() -> None:
-    plan, far = drawn(-1), REMEMBERED + 100
+    plan, far = drawn(-1), REMEMBERED_BATCHES + 100
     expected = [planned.rows.tolist() for planned, _ in zip(drawn(-1), range(far + 1), strict=False)]
     assert plan[far].rows.tolist() == expected[far]
-    for number in (far - REMEMBERED + 1, far - 1):
+    for number in (far - REMEMBERED_BATCHES + 1, far - 1):
         assert plan[number].rows.tolist() == expected[number]
         assert plan[number].key.start == number
-    for number in (0, far - REMEMBERED):
+    for number in (0, far - REMEMBERED_BATCHES):
         with pytest.raises(IndexError, match=f"batch {number} of this endless epoch was drawn too long ago"):
             plan[number]
 
@@ -33,7 +33,7 @@ def test_who_walks_a_drawn_plan_that_was_left_far_behind_is_told_so() -> None:
     plan = drawn(-1)
     walk = iter(plan)
     next(walk)
-    plan[REMEMBERED + 1]
+    plan[REMEMBERED_BATCHES + 1]
     with pytest.raises(IndexError, match="batch 1 of this endless epoch was drawn too long ago"):
         next(walk)
 
@@ -41,7 +41,7 @@ def test_who_walks_a_drawn_plan_that_was_left_far_behind_is_told_so() -> None:
 def test_a_drawn_plan_that_ends_gives_any_batch_again() -> None:
     plan = drawn(500)
     rows = [planned.rows.tolist() for planned in plan]
-    assert len(plan) == len(rows) == 5000 > REMEMBERED
+    assert len(plan) == len(rows) == 5000 > REMEMBERED_BATCHES
     assert [plan[number].rows.tolist() for number in (0, 17, -1)] == [rows[0], rows[17], rows[-1]]
     with pytest.raises(IndexError, match="batch 5000 is out of range"):
         plan[5000]

@@ -11,7 +11,14 @@ from batchup_ng import randomness
 from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
-from batchup_ng.sampling.plans.permutation import CHUNK, LONGEST, ROUNDS, SMALL, KeyedPermutation, keyed_permutation
+from batchup_ng.sampling.plans.permutation import (
+    MAX_POSITIONS,
+    POSITIONS_AT_A_TIME,
+    ROUNDS,
+    TABLE_POSITIONS,
+    KeyedPermutation,
+    keyed_permutation,
+)
 from tests.extent import quick
 
 KEYS = (0, 1, 2**64 - 1)
@@ -85,13 +92,16 @@ def test_every_length_around_a_square_is_permuted(exponent: float) -> None:
         assert_permutes(n, 5)
 
 
-lengths = st.integers(SMALL + 1, LONGEST) | st.integers(12, 61).flatmap(
+lengths = st.integers(TABLE_POSITIONS + 1, MAX_POSITIONS) | st.integers(12, 61).flatmap(
     lambda bits: st.integers(2**bits + 1, 2 ** (bits + 1))
 )
 
 
-@given(n=lengths | st.sampled_from([SMALL + 1, 2**32, 2**32 + 1, LONGEST - 1, LONGEST]), key=st.integers(0, WORD - 1),
-       data=st.data())  # fmt: skip
+@given(
+    n=lengths | st.sampled_from([TABLE_POSITIONS + 1, 2**32, 2**32 + 1, MAX_POSITIONS - 1, MAX_POSITIONS]),
+    key=st.integers(0, WORD - 1),
+    data=st.data(),
+)
 def test_the_inverse_finds_every_position_again(n: int, key: int, data: st.DataObject) -> None:
     drawn = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=50))
     positions = np.array([0, n - 1, *drawn], dtype=np.int64)
@@ -104,7 +114,7 @@ def test_the_inverse_finds_every_position_again(n: int, key: int, data: st.DataO
     assert [reference.forth(position) for position in positions.tolist()] == image.tolist()
 
 
-@pytest.mark.parametrize("n", [10**8, 10**12, 2**40 + 1, LONGEST])
+@pytest.mark.parametrize("n", [10**8, 10**12, 2**40 + 1, MAX_POSITIONS])
 def test_no_two_of_a_million_positions_meet(n: int, in_full: bool) -> None:
     half = np.arange(500_000 if in_full else 20_000)
     positions = np.concatenate([half, n - 1 - half])
@@ -116,14 +126,14 @@ def test_no_two_of_a_million_positions_meet(n: int, in_full: bool) -> None:
 
 GOLDEN = {
     (10, 0): [0, 6, 8, 1, 2],
-    (SMALL, 1): [2982, 1720, 689, 2729, 1109],
-    (SMALL + 1, 1): [2365, 1399, 209, 3241, 1541],
+    (TABLE_POSITIONS, 1): [2982, 1720, 689, 2729, 1109],
+    (TABLE_POSITIONS + 1, 1): [2365, 1399, 209, 3241, 1541],
     (8192, 2): [3046, 7958, 248, 2687, 3529],
     (100_003, 2**64 - 1): [89285, 92008, 8168, 24046, 64627],
     (10**6, 7): [321608, 663085, 249823, 810245, 449005],
     (2**32 + 1, 7): [1527775498, 59251803, 1944234960, 4040325097, 3680157117],
     (10**12, 7): [934146031834, 943919964455, 450827334152, 586702996227, 505663001183],
-    (LONGEST, 7): [
+    (MAX_POSITIONS, 7): [
         3700352982882286241, 168539380222499273, 2592991377562017771, 3621849118300613149, 2413863246037217095
     ],
 }  # fmt: skip
@@ -140,9 +150,9 @@ def test_the_order_is_the_same_for_ever(n: int, key: int) -> None:
 def test_a_part_is_the_same_on_its_own(n: int) -> None:
     permutation = KeyedPermutation(n, 9)
     first = n // 2 - 1000
-    whole = permutation(np.arange(first, first + 2 * CHUNK + 5) % n)
+    whole = permutation(np.arange(first, first + 2 * POSITIONS_AT_A_TIME + 5) % n)
     assert np.array_equal(permutation(np.arange(first + 50, first + 114) % n), whole[50:114])
-    backwards = np.arange(first, first + 2 * CHUNK + 5)[::-1] % n
+    backwards = np.arange(first, first + 2 * POSITIONS_AT_A_TIME + 5)[::-1] % n
     assert np.array_equal(permutation(backwards), whole[::-1])
     assert len(permutation(np.arange(0))) == 0
 
@@ -154,13 +164,13 @@ def test_the_positions_asked_for_are_left_alone() -> None:
 
 
 def test_two_to_the_62_is_the_longest() -> None:
-    sampler = StandardSampler(LONGEST)
-    rows = sampler.rows_at(np.array([0, LONGEST - 1]), OrderKey(1, 0))
-    assert ((rows >= 0) & (rows < LONGEST)).all()
+    sampler = StandardSampler(MAX_POSITIONS)
+    rows = sampler.rows_at(np.array([0, MAX_POSITIONS - 1]), OrderKey(1, 0))
+    assert ((rows >= 0) & (rows < MAX_POSITIONS)).all()
     with pytest.raises(ArgumentError, match=r"length must be at most 2\^62, 4611686018427387904, and is 461168601"):
-        StandardSampler(LONGEST + 1)
+        StandardSampler(MAX_POSITIONS + 1)
     with pytest.raises(ArgumentError, match=r"n must be at most 2\^62"):
-        KeyedPermutation(LONGEST + 1, 0)
+        KeyedPermutation(MAX_POSITIONS + 1, 0)
 
 
 def test_it_is_made_once_for_a_key() -> None:
@@ -168,7 +178,7 @@ def test_it_is_made_once_for_a_key() -> None:
     assert keyed_permutation(77, 5) is not keyed_permutation(77, 6)
 
 
-@pytest.mark.parametrize("n", [0, 10, 5000, 10**12, LONGEST])
+@pytest.mark.parametrize("n", [0, 10, 5000, 10**12, MAX_POSITIONS])
 def test_positions_out_of_range_are_refused_for_they_might_never_be_sent_inside(n: int) -> None:
     permutation = KeyedPermutation(n, 1)
     for position in (-1, n, min(2 * n + 3, 2**63 - 1)):

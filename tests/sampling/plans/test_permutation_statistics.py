@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from batchup_ng.randomness import OrderKey
-from batchup_ng.sampling.plans.permutation import SMALL, KeyedPermutation
+from batchup_ng.sampling.plans.permutation import TABLE_POSITIONS, KeyedPermutation
 from tests.extent import quick, thorough
 from tests.sampling.plans.order_statistics import STATISTICS, WHOLE, Family, Order, look, many_keys
 
@@ -27,8 +27,8 @@ THOROUGH = 100
 CASES = {
     64: 2000,
     1000: 400,
-    SMALL: 128,
-    SMALL + 1: 256,
+    TABLE_POSITIONS: 128,
+    TABLE_POSITIONS + 1: 256,
     6000: 128,
     2**13: 128,
     2**13 + 1: 128,
@@ -86,20 +86,22 @@ def deviates(n: int, family: Family, keys: list[int], names: Iterable[str] = STA
     return {name: max(STATISTICS[name](orders), key=abs, default=0.0) for name in names}
 
 
-@pytest.mark.parametrize(("n", "family"), some(SMALL + 1, *(n for n in CASES if n != SMALL + 1)))
+@pytest.mark.parametrize(("n", "family"), some(TABLE_POSITIONS + 1, *(n for n in CASES if n != TABLE_POSITIONS + 1)))
 def test_the_epochs_of_a_run_are_random_orders(n: int, family: str, in_full: bool) -> None:
     found = deviates(n, FAMILIES[family], epochs(0, CASES[n] if in_full else CASES[n] // 4))
     assert {name: z for name, z in found.items() if abs(z) > LIMIT} == {}
 
 
-@pytest.mark.parametrize("n", [64, thorough(SMALL + 1), thorough(2**13), thorough(10**12)])
+@pytest.mark.parametrize("n", [64, thorough(TABLE_POSITIONS + 1), thorough(2**13), thorough(10**12)])
 @pytest.mark.parametrize("keys", [seeds, numbers])
 def test_so_are_those_of_neighbouring_seeds_and_keys(keys: Callable[[int, int], list[int]], n: int) -> None:
     found = deviates(n, keyed(), keys(0, CASES[n]))
     assert {name: z for name, z in found.items() if abs(z) > LIMIT} == {}
 
 
-@pytest.mark.parametrize(("n", "family"), some(10**12, 64, SMALL, SMALL + 1, 2**13, 2**14 + 1, 2**40 + 1, 2**62))
+@pytest.mark.parametrize(
+    ("n", "family"), some(10**12, 64, TABLE_POSITIONS, TABLE_POSITIONS + 1, 2**13, 2**14 + 1, 2**40 + 1, 2**62)
+)
 def test_each_position_and_each_two_go_everywhere_over_the_epochs(n: int, family: str, in_full: bool) -> None:
     found = np.array(many_keys(n, FAMILIES[family], epochs(0, 3000 if in_full else 1000)))
     assert abs(found).max() < LIMIT
@@ -119,7 +121,7 @@ def test_every_order_of_a_few_positions_occurs_equally_often(in_full: bool) -> N
     assert abs(chi_squared - 119) < LIMIT * sqrt(238)
 
 
-@pytest.mark.parametrize("n", [SMALL, thorough(6000), thorough(2**13)])
+@pytest.mark.parametrize("n", [TABLE_POSITIONS, thorough(6000), thorough(2**13)])
 def test_even_and_odd_permutations_are_equally_frequent(n: int) -> None:
     odd = sum(is_odd(KeyedPermutation(n, key)(np.arange(n))) for key in range(200))
     assert abs(odd - 100) < LIMIT * sqrt(50)
@@ -129,7 +131,7 @@ def test_even_and_odd_permutations_are_equally_frequent(n: int) -> None:
 def test_but_for_a_left_half_of_odd_size_nearly_all_are_of_one_sign() -> None:
     # The limit of the family that its module names: each round is an even permutation then, so that what is left of
     # chance are cycles among the few numbers that are not below n.
-    n = SMALL + 1
+    n = TABLE_POSITIONS + 1
     odd = sum(is_odd(KeyedPermutation(n, key)(np.arange(n))) for key in range(200))
     assert odd > 180
 
@@ -150,7 +152,9 @@ def is_odd(order: np.ndarray) -> bool:
 
 
 def test_two_rounds_are_noticed_at_every_length(in_full: bool) -> None:
-    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**12, 2**62) if in_full else (SMALL + 1, 10**12):
+    for n in (
+        (TABLE_POSITIONS + 1, 2**13, 2**14 + 1, 2**16, 10**12, 2**62) if in_full else (TABLE_POSITIONS + 1, 10**12)
+    ):
         found = deviates(n, keyed(2), epochs(0, 16), ["steps", "places"])
         assert abs(found["steps"]) > 100
         assert abs(found["places"]) > LIMIT
@@ -159,7 +163,7 @@ def test_two_rounds_are_noticed_at_every_length(in_full: bool) -> None:
 
 @pytest.mark.thorough
 def test_four_rounds_are_noticed_where_all_of_an_order_is_seen() -> None:
-    for n in (SMALL + 1, 2**13, 2**14 + 1, 2**16, 10**6):
+    for n in (TABLE_POSITIONS + 1, 2**13, 2**14 + 1, 2**16, 10**6):
         assert abs(deviates(n, keyed(4), epochs(0, CASES[n]), ["steps"])["steps"]) > 2 * LIMIT
 
 
@@ -253,6 +257,6 @@ def test_a_hundred_times_as_many_epochs_are_random_orders(n: int, family: str) -
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("n", [SMALL + 1, 2**13, 10**6, 10**12])
+@pytest.mark.parametrize("n", [TABLE_POSITIONS + 1, 2**13, 10**6, 10**12])
 def test_positions_go_everywhere_over_very_many_epochs(n: int) -> None:
     assert max(map(abs, many_keys(n, keyed(), epochs(0, 300_000)))) < LIMIT

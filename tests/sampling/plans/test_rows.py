@@ -14,7 +14,7 @@ from batchup_ng import batch as batches
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StandardSampler
 from batchup_ng.sampling.plans.choice import even_order
-from batchup_ng.sampling.plans.rows import FIRST_BLOCK, SamplerPlan, first_rows, first_samples
+from batchup_ng.sampling.plans.rows import FIRST_BLOCK_POSITIONS, SamplerPlan, first_rows, first_samples
 
 LONG = 10**9
 KEY = OrderKey(1, 0)
@@ -41,7 +41,7 @@ def test_blocks_double_for_who_goes_through_an_order(sampler: Listening) -> None
     plan = SamplerPlan(sampler, 64, KEY, False)
     for number in range(2000, 2000 + 4 * sampler.block // 64):
         plan.rows(number)
-    doubled = [FIRST_BLOCK << i for i in range(6)]
+    doubled = [FIRST_BLOCK_POSITIONS << i for i in range(6)]
     assert sampler.asked[:6] == doubled
     assert doubled[-1] == sampler.block
     assert set(sampler.asked[6:]) == {sampler.block}
@@ -69,7 +69,7 @@ def test_no_more_is_computed_than_who_jumps_asks_for(sampler: Listening) -> None
     plan = SamplerPlan(sampler, 64, KEY, False)
     numbers = np.random.default_rng(1).integers(0, LONG // 64, 200)
     rows = [plan.rows(number) for number in map(int, numbers)]
-    assert sampler.asked == [FIRST_BLOCK, *[64] * 199]
+    assert sampler.asked == [FIRST_BLOCK_POSITIONS, *[64] * 199]
     for number, found in zip(numbers, rows, strict=True):
         expected = StandardSampler(LONG).rows_at(np.arange(number * 64, number * 64 + 64), KEY)
         np.testing.assert_array_equal(found, expected)
@@ -79,7 +79,13 @@ def test_who_jumps_and_then_goes_on_is_computed_ahead_for_again(sampler: Listeni
     plan = SamplerPlan(sampler, 64, KEY, False)
     for number in [0, *range(10_000, 10_100)]:
         plan.rows(number)
-    assert sampler.asked == [FIRST_BLOCK, 64, FIRST_BLOCK, 2 * FIRST_BLOCK, 4 * FIRST_BLOCK]
+    assert sampler.asked == [
+        FIRST_BLOCK_POSITIONS,
+        64,
+        FIRST_BLOCK_POSITIONS,
+        2 * FIRST_BLOCK_POSITIONS,
+        4 * FIRST_BLOCK_POSITIONS,
+    ]
 
 
 def test_a_glance_elsewhere_does_not_make_what_is_computed_ahead_be_lost(sampler: Listening) -> None:
@@ -87,7 +93,7 @@ def test_a_glance_elsewhere_does_not_make_what_is_computed_ahead_be_lost(sampler
     for number in range(16):
         plan.rows(number)
         plan.rows_between(10**8 * (number % 7 + 1), 10**8 * (number % 7 + 1) + 1)
-    assert sorted(sampler.asked) == [*[1] * 16, FIRST_BLOCK]
+    assert sorted(sampler.asked) == [*[1] * 16, FIRST_BLOCK_POSITIONS]
 
 
 def test_an_order_of_one_block_is_computed_once_for_who_jumps() -> None:
@@ -105,7 +111,7 @@ def test_a_shuffled_stratified_choice_computes_little_more_than_it_hands_out() -
     batches: Any = bu.ChoiceDataSource(parts, stratified=True).batch_iterator(64, shuffle=1)
     for _ in range(500):
         next(batches)
-    assert sum(samplers[0].asked) + sum(samplers[1].asked) < 500 * 64 + 20 * FIRST_BLOCK
+    assert sum(samplers[0].asked) + sum(samplers[1].asked) < 500 * 64 + 20 * FIRST_BLOCK_POSITIONS
 
 
 def array(n: int) -> bu.ArrayDataSource:
