@@ -14,8 +14,9 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory_pool import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
+from ..sampling.plans.combined import side_by_side
 from ..sampling.plans.drawn import DrawnKey
-from ..sampling.plans.rows import RowPlan, count_batches, read_only, side_by_side, take_rows, whole_samples
+from ..sampling.plans.rows import RowPlan, count_batches, read_only, take_rows, whole_samples
 from .base import AbstractDataSource, PlannedDataSource
 from .epoch_options import EpochOptions
 from .hooks import Traits, joined_names, written_by_user

@@ -11,9 +11,10 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
+from ..sampling.plans.combined import RoundsPlan, first_samples
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey
 from ..sampling.plans.listed import ListedPlan
-from ..sampling.plans.rows import RoundsPlan, RowPlan, first_rows, first_samples
+from ..sampling.plans.rows import RowPlan, first_rows
 from .base import AbstractDataSource
 from .epoch_options import EpochOptions
 from .wrapped import Wrapped
