@@ -15,9 +15,10 @@ import numpy as np
 from ...error_context import shortened
 from ...errors import ArgumentError, ArgumentTypeError, BatchupError, SampleReadError
 from .arrow_types import as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
-from .base import RUN_BYTES, Files, StoredRows, StoredValues, block_of_run, window_of_runs
+from .base import Files, StoredRows, StoredValues
 from .chunk_cache import MOST_SLOTS
 from .chunks import ORDER_CACHE_BYTES, ChunkedArray, UnfitRow
+from .in_runs import RUN_BYTES, block_of_run, window_of_runs
 from .shard_paths import shard_paths
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -314,7 +315,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
 
 
 def joined(parts: list[Part]) -> list[Part]:
-    """Merge short neighbouring parts of a file, up to :data:`~.base.RUN_BYTES` each."""
+    """Merge short neighbouring parts of a file, up to :data:`~.in_runs.RUN_BYTES` each."""
     chunks: list[Part] = []
     for part in parts:
         before = chunks[-1] if chunks else part

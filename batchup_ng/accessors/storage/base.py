@@ -26,12 +26,6 @@ from . import remote
 from .open_file import regular
 from .remote import is_remote
 
-RUN_BYTES = 1 << 20
-"""Bytes worth reading in one go if storage has no chunks of its own: disks and networks add a delay to each read."""
-
-WINDOW_BYTES = 256 << 20
-"""Bytes of rows that a shuffle of blocks mixes if no cache sets the number."""
-
 Files: TypeAlias = dict[int, Any]
 """The open files of some rows: each handle, by the number of its file."""
 
@@ -339,32 +333,6 @@ class StoredValues(StoredRows):
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # MapStyle calls this for several rows, and stacks the dicts or tuples
-
-
-class InRuns(StoredRows):
-    """Rows that lie one after the other in the files, of `_mean_bytes` each."""
-
-    _mean_bytes: int  # set by each format when it is made
-
-    @property
-    def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one."""
-        return block_of_run(self._mean_bytes)
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return window_of_runs(self._mean_bytes)
-
-
-def block_of_run(row_bytes: int) -> int:
-    """Return how many rows one read should take."""
-    return max(1, RUN_BYTES // max(1, row_bytes))
-
-
-def window_of_runs(row_bytes: int) -> int:
-    """Return how many such reads a shuffle may mix."""
-    return max(2, WINDOW_BYTES // max(1, block_of_run(row_bytes) * row_bytes))
 
 
 def of_one_length(path: Any, columns: dict[str, Any]) -> dict[str, Any]:

@@ -20,9 +20,10 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import RUN_BYTES, Files, StoredRows, StoredValues, of_one_length, runs
+from .base import Files, StoredRows, StoredValues, of_one_length, runs
 from .chunks import EvenChunks
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
+from .in_runs import RUN_BYTES
 
 MAX_MAPPED_CHUNKS = 1 << 20
 """Chunks of a data set that is read by memory map, at most: each process asks for each place, in microseconds."""

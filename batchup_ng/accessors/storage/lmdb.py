@@ -11,7 +11,8 @@ import numpy as np
 from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative
-from .base import RUN_BYTES, WINDOW_BYTES, Files, InRuns, StoredArray, StoredValues
+from .base import Files, StoredArray, StoredValues
+from .in_runs import RUN_BYTES, WINDOW_BYTES, InRuns
 from .lmdb_file import LmdbFile
 from .lmdb_values import Decode, Field, checked_decode, decoded, msgpack
 

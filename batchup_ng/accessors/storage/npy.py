@@ -14,7 +14,8 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import Files, InRuns, StoredArray, StoredRows, of_one_length, runs
+from .base import Files, StoredArray, StoredRows, of_one_length, runs
+from .in_runs import InRuns
 from .remote import RemoteFile, is_remote
 
 ZIP_LOCAL_HEADER = struct.Struct("<26x2H")

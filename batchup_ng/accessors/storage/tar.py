@@ -13,7 +13,8 @@ from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative, true_or_false
 from ..base import rows_of
 from ..image_bytes import ImageBytes
-from .base import Files, InRuns, StoredArray, StoredRows, StoredValues
+from .base import Files, StoredArray, StoredRows, StoredValues
+from .in_runs import InRuns
 from .index_file import index_path, load_indices, save_index
 from .member_decoding import PICTURE_EXTENSIONS, decoder_of, int64
 from .npy import MAX_NPY_HEADER_BYTES, npy_header

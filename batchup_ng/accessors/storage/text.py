@@ -12,7 +12,8 @@ import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import true_or_false
-from .base import RUN_BYTES, WINDOW_BYTES, Files, StoredValues, runs
+from .base import Files, StoredValues, runs
+from .in_runs import RUN_BYTES, WINDOW_BYTES
 from .index_file import index_path, load_indices, save_index
 from .open_file import AnyFile, opened
 
