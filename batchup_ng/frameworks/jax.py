@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from .handover import AheadIterator, handed_over
+from .ahead import AheadIterator
+from .handover import handed_over
 
 try:
     import jax

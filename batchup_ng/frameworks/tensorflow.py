@@ -18,7 +18,8 @@ from .. import validation
 from ..batch import map_leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
-from .handover import AheadIterator, handed_over
+from .ahead import AheadIterator
+from .handover import handed_over
 
 try:
     import tensorflow as tf

@@ -1,6 +1,6 @@
 """Hands batches over to PyTorch: tensors on the CPU without a copy, tensors on a device ahead of the step.
 
-Ownership on the way to a GPU. The thread of an :class:`~.handover.AheadIterator` copies a batch into pinned memory of
+Ownership on the way to a GPU. The thread of an :class:`~.ahead.AheadIterator` copies a batch into pinned memory of
 torch's caching host allocator, starts the transfer on its own stream and records an event after it. None of these steps
 waits for the GPU. Torch reuses pinned memory only after the transfer from it. The consumer's thread makes its current
 stream wait for the event. It also records the use of the tensors with torch's allocator, which then reuses their memory
@@ -21,7 +21,8 @@ import numpy as np
 from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
-from .handover import AheadIterator, handed_over
+from .ahead import AheadIterator
+from .handover import handed_over
 from .torch_dataloader import from_dataloader
 from .torch_ranks import RankCheck
 

@@ -32,7 +32,7 @@ from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream
 from ..work_pool.task import Submission, new_stream_id
-from .handover import AheadIterator
+from .ahead import AheadIterator
 
 try:
     import torch

@@ -11,8 +11,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.frameworks import handover
-from batchup_ng.frameworks.handover import AheadIterator, converted, handed_over
+from batchup_ng.frameworks import ahead, handover
+from batchup_ng.frameworks.ahead import AheadIterator
+from batchup_ng.frameworks.handover import converted, handed_over
 from batchup_ng.work_pool import AbstractWorkerPool
 
 from ..faults.scenes import strikes as signals
@@ -51,14 +52,14 @@ ADAPTERS = {
 
 @pytest.fixture(params=ADAPTERS)
 def adapter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(handover, "QUICK_SECONDS", 0.0)  # every loop is a slow one
+    monkeypatch.setattr(ahead, "QUICK_SECONDS", 0.0)  # every loop is a slow one
     if request.param in ("torch", "jax") and find_spec(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     return ADAPTERS[request.param]
 
 
 def files() -> set[str]:
-    return {handover.__file__, str(VIEWS)}
+    return {ahead.__file__, handover.__file__, str(VIEWS)}
 
 
 def values(batch: Any) -> list[int]:
@@ -116,7 +117,7 @@ def test_a_loader_goes_on_from_the_state_that_was_saved_after_a_strike(
                 rest = [[int(part[0]) for part in x] for (x,) in again] if again.epoch == 0 else []
         assert seen + rest == ALL
 
-    for _ in struck_at_each_line(run, {handover.__file__}, 1 if in_full else 13):
+    for _ in struck_at_each_line(run, {ahead.__file__, handover.__file__}, 1 if in_full else 13):
         pass
 
 
