@@ -27,7 +27,7 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng import formats
 from batchup_ng.data_source.epoch import state_file
-from batchup_ng.formats import conversion, draft
+from batchup_ng.formats import draft, job
 from tests import small_disk
 from tests.extent import THOROUGH
 
@@ -83,7 +83,7 @@ def child(
     tell: Callable[[Any], None],
 ) -> None:  # fmt: skip
     """Convert once."""
-    conversion.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
+    job.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
     source = source_of(Path(target).name)
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -111,7 +111,7 @@ def onto_full_disks(target: Path, step: int, options: dict[str, Any], tell: Call
 
     Tells one more than the number of disks that were full, and which of them led to something else than the last did.
     """
-    conversion.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
+    job.PART_BYTES, draft.DRAFT_PAGE_BYTES = PART_BYTES, PAGE
     source = source_of(target.name)
     made = []
     try:

@@ -26,7 +26,7 @@ from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, WriteError
-from batchup_ng.formats import conversion
+from batchup_ng.formats import job
 from batchup_ng.formats.columns import Column, columns_of
 from batchup_ng.formats.draft import Draft, undo
 from batchup_ng.formats.tar import TarWriter
@@ -46,7 +46,7 @@ def convert(source: Any, path: Path, **options: Any) -> bu.Converted:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have several checkpoints."""
-    monkeypatch.setattr(conversion, "PART_BYTES", 9_000)
+    monkeypatch.setattr(job, "PART_BYTES", 9_000)
     monkeypatch.setitem(sys.modules, "tqdm", None)  # which would leave a thread that watches its bars
 
 
@@ -245,12 +245,12 @@ LIMITED = """
 import resource, sys
 import numpy as np
 import batchup_ng as bu
-from batchup_ng.formats import conversion
+from batchup_ng.formats import job
 import lmdb, msgpack
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * 4096
 resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), resource.RLIM_INFINITY))
-conversion.PART_BYTES = 1 << 20
+job.PART_BYTES = 1 << 20
 try:
     rows = np.broadcast_to(np.zeros(1 << 20, "u1"), (int(sys.argv[2]), 1 << 20))
     bu.convert(rows, sys.argv[1], batch_size=1, pool="serial", progress=False)
@@ -486,7 +486,7 @@ class TestThereAlready:
     def test_a_part_of_another_source_is_an_error_unless_it_may_be_replaced(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(conversion, "PART_BYTES", 1)
+        monkeypatch.setattr(job, "PART_BYTES", 1)
         failing = bu.ArrayDataSource([FIXED["y"]]).map(self.fail_at_100)
         with pytest.raises(BatchError, match="no 100"):
             convert(failing, tmp_path / "x.npy")
