@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import SampleReadError
-from .arrow_column import ArrowColumn, field_path
+from .arrow_column import ArrowColumn
+from .arrow_schema import field_path
 from .arrow_types import as_numbers, pyarrow
 from .base import Files
 from .chunks import UnfitRow
