@@ -107,9 +107,7 @@ class Wire:
         self._waker: socket.socket | None = None
 
     def open(self) -> None:
-        """Open the pair of sockets for :meth:`wake`. A second call does nothing."""
-        if self._waker is not None:
-            return
+        """Open the pair of sockets for :meth:`wake`."""
         wakes, waker = socket.socketpair()
         for end in (wakes, waker):
             end.setblocking(False)
@@ -119,7 +117,7 @@ class Wire:
         self._wakes, self._waker = wakes, waker
 
     def close(self) -> None:
-        """Close this pair. The workers were removed before, or have ended."""
+        """Close that pair. All workers have ended. May be called again."""
         wakes, waker, self._wakes, self._waker = self._wakes, self._waker, None, None
         self._found.clear()
         for end in (wakes, waker):
