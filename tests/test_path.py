@@ -89,7 +89,7 @@ def test_the_modules_of_a_batch_of_threads(seen: set[str]) -> None:
         assert visited(batches, seen) <= CONSUMER | READING | own
 
 
-IN_PROCESSES = 15
+IN_PROCESSES = 16
 """Modules that a batch of worker processes visits in the consumer's process, on all its threads."""
 
 

@@ -129,16 +129,31 @@ ProcessJob.set_result = loaded
         r"in _receive(?s:.*)in refuse_here",
     ),
     Bug(
-        "exit code 0 is no crash", "work_pool/processes/worker_handle.py",
+        "a reader that an exception ends keeps the turn", "work_pool/processes/turn.py",
         """
-right = WorkerHandle.describe_exit
-def forgiving(self, code):
-    self.jobs = self.jobs if code else []
-    return right(self, code)
-WorkerHandle.describe_exit = forgiving
+right = Turn.serve
+def kept(self, future, deadline):
+    try:
+        right(self, future, deadline)
+    except BaseException:
+        self._lock.acquire(blocking=False)
+        raise
+Turn.serve = kept
+""",
+        "work_pool/processes/test_turn.py::test_an_exception_at_any_line_of_serve_leaves_the_turn_free",
+        r"^AssertionError: (nobody reads|a thread that has ended has the turn)",
+    ),
+    Bug(
+        "exit code 0 is no crash", "work_pool/processes/workers.py",
+        """
+right = Workers._describe_exit
+def forgiving(self, worker, code):
+    worker.jobs = worker.jobs if code else []
+    return right(self, worker, code)
+Workers._describe_exit = forgiving
 """,
         "faults/test_crashes.py::test_f6_an_exit_with_code_0_is_a_crash[forkserver-2-64 kB]",
-        HANGS + r'protocol\.py", line \d+ in wait(?s:.*)in exit_zero',
+        HANGS + r'wire\.py", line \d+ in wait(?s:.*)in exit_zero',
     ),
     Bug(
         "a dead worker is not replaced", "work_pool/processes/schedule.py",
@@ -151,7 +166,7 @@ def died(self, worker, now):
 Schedule.died = died
 """,
         "faults/test_crashes.py::test_f1_workers_killed_while_idle_are_replaced[forkserver]",
-        HANGS + r'protocol\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',
+        HANGS + r'wire\.py", line \d+ in wait(?s:.*)in dead_before_it_was_asked',
     ),
     Bug(
         "a slot is lent to two at once", "work_pool/processes/shared_memory.py",

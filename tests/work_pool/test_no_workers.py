@@ -28,7 +28,7 @@ class Plague:
     def __init__(self, pool: bu.WorkerProcessPool) -> None:
         self.rages = True
         self._pool = pool
-        starter: Any = pool._dispatcher._launcher
+        starter: Any = pool._dispatcher.workers.launcher
         self._start = starter.start
         starter.start = self
 

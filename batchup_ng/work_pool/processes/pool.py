@@ -100,7 +100,7 @@ class WorkerProcessPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
-        if not self._warned_of_workers and self._dispatcher.degraded_reason:
+        if not self._warned_of_workers and self._dispatcher.workers.degraded_reason:
             self._warn_of_workers()
         if how.stream_id > self._reloads.newest:
             self._reloads.look(how.stream_id)
@@ -119,7 +119,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._warned_of_workers = True
         warn_consumer(
             f"this pool goes on with {len(self._dispatcher.pids())} of {self.processes} worker processes: "
-            f"{self._dispatcher.degraded_reason}",
+            f"{self._dispatcher.workers.degraded_reason}",
             WorkerWarning,
         )
 

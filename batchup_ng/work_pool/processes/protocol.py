@@ -7,19 +7,16 @@ its place. Only the two ends of a socket ever touch it. Workers share no lock or
 it writes leaves half a frame on its own socket and nothing else.
 
 The worker reads and writes whole frames and waits as long as necessary. The pool never waits for one worker:
-:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket allows, and :class:`Poll` waits for all.
+:meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket allows, and :class:`.Wire` waits for all.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import enum
 import itertools
-import math
 import pickle
-import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -249,83 +246,32 @@ class FrameReader:
 
 
 class FrameWriter:
-    """Holds frames until the socket has taken them."""
+    """Holds frames until the socket has taken them. `waiting` are the pieces that it has not taken yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._todo: collections.deque[Piece] = collections.deque()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there is more to write."""
-        return bool(self._todo)
+        self.waiting: collections.deque[Piece] = collections.deque()
 
     def add(self, frame: Sequence[Piece]) -> None:
         """Queue a frame."""
-        self._todo.extend(frame)
+        self.waiting.extend(frame)
 
-    def write(self) -> None:
-        """Write as much as the socket takes, many pieces per call."""
-        todo = self._todo
-        while todo:
+    def write(self) -> bool:
+        """Write as much as the socket takes, many pieces per call. Return whether it has taken all."""
+        waiting = self.waiting
+        while waiting:
             try:
-                n = self._sock.sendmsg(itertools.islice(todo, MAX_PIECES))
+                n = self._sock.sendmsg(itertools.islice(waiting, MAX_PIECES))
             except (BlockingIOError, InterruptedError):
-                return
+                return False
             except OSError:
-                todo.clear()  # the worker is gone, as its sentinel will show
-                return
+                waiting.clear()  # the worker is gone, as its sentinel will show
+                break
             while n:
-                piece = todo[0]
+                piece = waiting[0]
                 if n < piece.nbytes:
-                    todo[0] = piece.cast("B")[n:]
-                    return
+                    waiting[0] = piece.cast("B")[n:]
+                    return False
                 n -= piece.nbytes
-                todo.popleft()
-
-
-class Poll:
-    """A wait for several descriptors, each with an object for it. Another thread can end the wait.
-
-    Like the ``selectors`` module, without features that a dispatcher does not need, in a third of the time.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[int, Any] = {}
-        self._poll = select.poll()
-        self._wakes, self._waker = socket.socketpair()
-        for end in (self._wakes, self._waker):
-            end.setblocking(False)
-        self.watch(self._wakes.fileno(), None)
-
-    def wake(self) -> None:
-        """End the wait, which then finds None. For any thread. After :meth:`close` it does nothing."""
-        with contextlib.suppress(OSError):
-            self._waker.send(b"w")  # a full socket ends the wait as well
-
-    def woken(self) -> None:
-        """Clear all calls of :meth:`wake` so far."""
-        with contextlib.suppress(BlockingIOError):
-            self._wakes.recv(4096)
-
-    def watch(self, fd: int, found: Any, writing: bool = False) -> None:
-        """Also wait until `fd` can be read or, if `writing`, written. :meth:`wait` returns `found` for it."""
-        self._poll.register(fd, select.POLLIN | (select.POLLOUT if writing else 0))
-        self._found[fd] = found
-
-    def forget(self, fd: int) -> None:
-        """Stop waiting for `fd`."""
-        del self._found[fd]
-        with contextlib.suppress(OSError):
-            self._poll.unregister(fd)
-
-    def wait(self, seconds: float) -> list[Any]:
-        """Wait at most `seconds`. Return the objects of the descriptors that are ready."""
-        ready = self._poll.poll(math.ceil(seconds * 1000))
-        return [self._found[fd] for fd, _ in ready if fd in self._found]
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        self._found.clear()
-        self._wakes.close()
-        self._waker.close()
+                waiting.popleft()
+        return True

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import dispatcher, fork_server
+from batchup_ng.work_pool.processes import fork_server, workers
 
 from ..accounting import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
 from ..hunting import all_workers, send, stop, wait_for
@@ -106,7 +106,7 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         What is left of the processes: their states, ``Z`` for a zombie. Of a worker whose server had to be killed
         nothing but what process 1 is to reap may be left, which does not count.
     """
-    dispatcher.CLOSE_TIMEOUT = dispatcher.GRACE = patience
+    workers.CLOSE_TIMEOUT = workers.GRACE = patience
     pool = make_pool(kind)
     # In four batches, one after the other: a worker that is stuck in one may hold the next.
     rows = planned_rows()[POSITION : POSITION + 4 * BATCH : BATCH].tolist()

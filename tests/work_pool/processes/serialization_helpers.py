@@ -38,6 +38,15 @@ def ran(*arguments: str, env: dict[str, str] = ENVIRONMENT, **how: Any) -> subpr
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, **how)
 
 
+def ended(pid: int) -> bool:
+    """Return whether a process runs no more, though its parent may not have waited for it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the second if it goes while it is read
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
 def wait_until(true: Callable[[], object]) -> None:
     """Wait until a condition holds, 20 seconds at most."""
     deadline = time.monotonic() + 20
