@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from benchmarks.peers import check_names, choose, known
+from benchmarks.peers import choose, known
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.records import Outcome, Reading
 from benchmarks.report.columns import Column
+from benchmarks.workloads import KINDS
 from benchmarks.workloads.base import Workload
 
 REST = 30.0
 """Most seconds that a variant may take to come to rest after its first epoch."""
 
-QUICK = {"epochs": 2, "early": 50, "batches": 60, "loops": 20, "steps": 2, "warm": 1, "width": 4}
+QUICK = {"epochs": 2, "loops": 20, "steps": 2, "warm": 1, "width": 4}
 """Settings of a quick run, which replace the settings of a part."""
-
-
-def unchanged(workload: Workload) -> Workload:
-    """Return the workload unchanged."""
-    return workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +29,11 @@ class Part:
         title: Title on the page.
         kind: Name of the workload.
         unit: Unit of the main figure.
-        reading: Function that takes the main figure from an epoch.
+        reading: The main figure.
         less_is_better: Whether a smaller main figure is better.
         columns: Columns of the table.
         usual: Variants that take part if none are named; empty for all usual ones.
-        adapt: Function that changes the workload for this part.
+        changes: Fields of the workload with other values in this part.
         needs: Modules; if one is missing, all variants are absent.
         trial: Name of the trial that a peer runs in its turn.
         settings: Numbers for the trial.
@@ -51,7 +48,7 @@ class Part:
     columns: Sequence[Column]
     less_is_better: bool = False
     usual: tuple[str, ...] = ()
-    adapt: Callable[[Workload], Workload] = unchanged
+    changes: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     trial: str = "epochs"
     settings: Mapping[str, float] = field(default_factory=dict)
@@ -63,6 +60,10 @@ class Part:
         chosen = choose(able, self.usual, names)
         pairs = [(v, v.taken_from(against)) if against and v.family == OURS else (v,) for v in chosen]
         return tuple(variant for pair in pairs for variant in pair)
+
+    def adapt(self, workload: Workload) -> Workload:
+        """Return the workload as this part needs it."""
+        return KINDS[self.kind].prepare(replace(workload, **self.changes))
 
     def sized(self, *, quick: bool) -> Part:
         """Return the part with the settings of a quick or a full run."""
@@ -101,15 +102,7 @@ class Result:
     workload: Workload
     outcomes: tuple[Outcome, ...]
 
-
-def part_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """Return the names in ``--parts``; raise ValueError if there is no such part."""
-    choices = [part.name for study in studies for part in study.parts]
-    return None if text is None else check_names("parts", choices, text)
-
-
-def peer_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """Return the names in ``--peers``; raise ValueError if one cannot take part in any study."""
-    variants = [variant for study in studies for part in study.parts for variant in known(part.kind)]
-    choices = [*(variant.family for variant in variants), *(variant.name for variant in variants)]
-    return None if text is None else check_names("peers", choices, text)
+    @property
+    def told(self) -> dict[str, Outcome]:
+        """The measured variants, by name."""
+        return {outcome.name: outcome for outcome in self.outcomes if outcome.told}

@@ -6,9 +6,7 @@ Times are seconds on the peer's own monotonic clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +30,25 @@ class Epoch:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-Reading: TypeAlias = Callable[[Epoch], float]
-"""Function that takes a figure from an epoch."""
+@dataclass(frozen=True)
+class Reading:
+    """A figure of an epoch: a field or one of the trial's figures, over another one, times a factor.
 
+    It is NaN for an epoch without the figure.
 
-def rate(what: str, scale: float = 1.0) -> Reading:
-    """Return a reading: delivered ``bytes``, ``samples`` or ``batches`` per second, times `scale`."""
-    return lambda epoch: getattr(epoch, what) * scale / epoch.seconds
+    >>> epoch = Epoch(seconds=4.0, first_batch_seconds=0.5, batches=2, samples=128, bytes=6_000_000)
+    >>> Reading("bytes", per="seconds", times=1e-6)(epoch), Reading("first_batch_seconds", times=1e3)(epoch)
+    (1.5, 500.0)
+    """
 
+    name: str
+    per: str = ""
+    times: float = 1.0
 
-def first_batch(scale: float = 1.0) -> Reading:
-    """Return a reading: the seconds to the first batch, times `scale`."""
-    return lambda epoch: epoch.first_batch_seconds * scale
-
-
-def figure(name: str, scale: float = 1.0) -> Reading:
-    """Return a reading: the trial's figure `name`, times `scale`; NaN if it is missing."""
-    return lambda epoch: epoch.figures.get(name, math.nan) * scale
-
-
-def per_batch(name: str, scale: float = 1.0) -> Reading:
-    """Return a reading: the trial's figure `name` per batch, times `scale`; NaN if it is missing."""
-    return lambda epoch: epoch.figures.get(name, math.nan) * scale / epoch.batches
+    def __call__(self, epoch: Epoch) -> float:
+        values = {**vars(epoch), **epoch.figures, "": 1.0}
+        value: float = values.get(self.name, math.nan) * self.times / values[self.per]
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)

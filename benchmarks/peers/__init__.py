@@ -43,15 +43,3 @@ def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[st
         return tuple(expected)
     named = [v for v in variants if v.name in names and v.name != v.family]
     return tuple(v for v in variants if v in named or (v in expected and not {v.name, v.family}.isdisjoint(names)))
-
-
-def check_names(what: str, choices: Iterable[str], text: str) -> list[str]:
-    """Return the names in a comma-separated list.
-
-    Raises:
-        ValueError: the list is empty, or a name is not among the choices.
-    """
-    names, choices = [name.strip() for name in text.split(",") if name.strip()], dict.fromkeys(choices)
-    if not names or not choices.keys() >= set(names):
-        raise ValueError(f"{what} must be among {', '.join(choices)}; got {text!r}")
-    return names

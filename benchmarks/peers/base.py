@@ -6,13 +6,17 @@ calls, never at the top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from benchmarks.workloads.base import Batch, Workload
+from benchmarks.workloads.base import Batch, Rows, Workload
 
 OURS, BEFORE = "ours", "before"
+AHEAD = 16
+"""Batches that the hand-written loops have in flight."""
+T = TypeVar("T")
 
 
 class Feed(Protocol):
@@ -26,7 +30,50 @@ class Feed(Protocol):
         """Yield the shuffled batches of an epoch: arrays or tensors in memory, each valid until the next."""
 
     def close(self) -> None:
-        """Stop the pool or the workers; the next epoch would start them again."""
+        """Stop the pool or the workers, if there are any; the next epoch would start them again."""
+
+
+class Loaded(Feed):
+    """A loader that draws its own orders: the first epoch makes it.
+
+    Args:
+        make: Function that makes the loader, an iterable.
+        each: Function that is applied to each batch; None for no function.
+    """
+
+    def __init__(self, make: Callable[[], Any], each: Callable[[Any], Batch] | None = None) -> None:
+        self.make, self.each = make, each
+        self.loader: Any = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        if self.loader is None:
+            self.loader = self.make()
+        return iter(self.loader) if self.each is None else map(self.each, self.loader)
+
+    def close(self) -> None:
+        """Close the loader, or drop it: workers of PyTorch's loaders end with the last reference."""
+        if hasattr(self.loader, "close"):
+            self.loader.close()
+        self.loader = None
+
+
+def in_flight(
+    batches: Iterable[Rows], start: Callable[[int, Rows], T], finish: Callable[[T], Batch]
+) -> Iterator[Batch]:
+    """Yield batches in order, with `AHEAD` of them in flight.
+
+    Args:
+        batches: The rows of each batch.
+        start: Called with the number of a batch and its rows; begins the work and returns an object that stands for it.
+        finish: Called with that object; waits for the batch and returns it.
+    """
+    running: deque[T] = deque()
+    for number, rows in enumerate(batches):
+        if len(running) == AHEAD:
+            yield finish(running.popleft())
+        running.append(start(number, rows))
+    while running:
+        yield finish(running.popleft())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ class Workload:
     other pixels, has failed.
 
     Attributes:
-        kind: The module of the workload.
+        kind: Name of the workload.
         folder: Folder with the data, written by the parent.
         samples: Samples of one epoch.
         batch_size: Samples of a batch; the last one may be smaller.
@@ -56,17 +56,32 @@ class Data:
     All peers read by these methods or these columns: all run the same decoder and the same arithmetic.
 
     Attributes:
+        kind: Name of the workload; empty for a class that only others inherit.
         columns: Objects that libraries index by arrays of rows.
         map: Function that libraries apply to a batch of the columns; None for no function.
         rows: Rows of the columns that are the samples; None for all.
     """
 
+    kind: ClassVar[str] = ""
     columns: tuple[Any, ...] = ()
     map: Callable[..., Batch] | None = None
     rows: Rows | None = None
 
-    def accessors(self) -> list[Any]:
-        """Return the columns for a source of ours."""
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    @classmethod
+    def make(cls, folder: Path, quick: bool) -> Workload:
+        """Write the data to an empty folder; `quick` makes them tiny."""
+        raise NotImplementedError
+
+    @classmethod
+    def prepare(cls, workload: Workload) -> Workload:
+        """Return the workload once its data are ready for a part, which may have changed fields of it."""
+        return workload
+
+    def accessors(self, **options: Any) -> list[Any]:
+        """Return the columns for a source of ours; `options` are those of the first one."""
         return list(self.columns)
 
     def batch(self, rows: Rows) -> Batch:

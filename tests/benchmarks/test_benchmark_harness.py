@@ -16,13 +16,14 @@ from benchmarks.peer_process import PeerFailed, PeerProcess
 from benchmarks.peers import find
 from benchmarks.peers.base import Variant
 from benchmarks.plan import Part
-from benchmarks.records import Outcome, rate
+from benchmarks.records import Outcome, Reading
 from benchmarks.workloads.base import Workload
 from tests.extent import thorough
 
 ROOT = Path(__file__).resolve().parents[2]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
-PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=rate("samples"), columns=())
+RATE = Reading("samples", per="seconds")
+PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=RATE, columns=())
 
 
 def peer(name: str) -> Variant:
