@@ -2,9 +2,9 @@
 
 The argument is the descriptor of a pipe. Messages are pickles:
 
-    (module, variant, workers, workload, trial, settings)  ->  None, when the feed is open
-    number of a turn                                       ->  a records.Epoch
-    None                                                   ->  exits without an answer
+    (open, workload, workers, trial, settings)  ->  None, when the feed is open
+    number of a turn                            ->  a records.Epoch
+    None                                        ->  exits without an answer
 
 An exception is answered by its text, "Type: message", with the traceback on stderr. If the pipe ends before None, the
 parent is dead. Then this process kills its own group, because no other process can.
@@ -21,7 +21,6 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.peers import find
 from benchmarks.trials import TRIALS
 
 
@@ -30,8 +29,8 @@ def main() -> int:
     pipe = Connection(int(sys.argv[1]))
     os.set_inheritable(pipe.fileno(), False)
     try:
-        module, variant, workers, workload, trial, settings = _message(pipe)
-        feed = find(module, variant).open(workload, workers)
+        open_feed, workload, workers, trial, settings = _message(pipe)
+        feed = open_feed(workload, workers)
         pipe.send(None)
         while (number := _message(pipe)) is not None:
             pipe.send(TRIALS[trial](feed, workload, number, settings))

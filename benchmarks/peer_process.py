@@ -48,7 +48,7 @@ class PeerProcess:
     """
 
     def __init__(self, variant: Variant, part: Part, workload: Workload, *, workers: int, timeout: float) -> None:
-        self._request = variant.module, variant.original, workers, workload, part.trial, dict(part.settings)
+        self._request = variant.open, workload, workers, part.trial, dict(part.settings)
         self._timeout = timeout
         self._killed = False
         folder = Path(workload.folder)

@@ -14,12 +14,6 @@ from benchmarks.peers.base import Variant
 FAMILIES = ("plain", "ours", "torch", "tensorflow", "batchup")
 
 
-def find(module: str, name: str) -> Variant:
-    """Import a module and return its variant `name`; raise KeyError if there is none."""
-    variants: tuple[Variant, ...] = import_module(module).VARIANTS
-    return {variant.name: variant for variant in variants}[name]
-
-
 def known(kind: str) -> tuple[Variant, ...]:
     """Return every variant that delivers a workload, installed or not."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "base")

@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.peers.ours import SEED, OurFeed
+from benchmarks.peers.torch_loader import as_it_is
 from benchmarks.workloads.base import Batch, Workload
 
 
@@ -62,7 +63,7 @@ class TensorFlow:
 
 
 ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "numpy": ("numpy", lambda loader: loader),
+    "numpy": ("numpy", as_it_is),
     "torch": ("torch", partial(to, "torch")),
     "jax": ("jax", to_jax),
     "keras": ("keras", FedByKeras),
@@ -100,7 +101,7 @@ class AdapterFeed(OurFeed):
 
 VARIANTS = tuple(
     Variant(
-        name=f"ours-to-{name}", family=OURS, module=__name__, needs=(library,), copies=2, usual=False,
+        name=f"ours-to-{name}", family=OURS, needs=(library,), copies=2, usual=False,
         open=partial(AdapterFeed, library=library, hand_over=hand_over),
     )
     for name, (library, hand_over) in ADAPTERS.items()

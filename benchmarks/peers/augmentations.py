@@ -181,7 +181,7 @@ def torchvision_v2() -> Any:
     return v2
 
 
-make = partial(Variant, module=__name__, workloads=("photographs",))
+make = partial(Variant, workloads=("photographs",))
 VARIANTS = (
     make(name="ours-augment", family=OURS, open=Ours, needs=("cv2",)),
     make(name="torchvision-images", family="torchvision", open=partial(Theirs, each=True), needs=("torchvision",)),

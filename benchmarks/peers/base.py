@@ -83,8 +83,8 @@ class Variant:
     Attributes:
         name: Unique name, by convention ``<family>-<how>``.
         family: The library, as ``--peers`` calls it.
-        module: ``__name__`` of the module whose ``VARIANTS`` contains it; the peer's process imports that module.
-        open: Called in the peer's process with the workload and the number of workers.
+        open: Called in the peer's process with the workload and the number of workers. It is sent there as a pickle: a
+            class, a function, or a ``partial`` of one.
         needs: Modules; if one is missing, the variant is absent.
         copies: Approximate number of copies of the workload's ``nbytes`` in all its processes together.
         workloads: Workloads that it can deliver; empty for all.
@@ -94,7 +94,6 @@ class Variant:
 
     name: str
     family: str
-    module: str
     open: Callable[[Workload, int], Feed]
     needs: tuple[str, ...] = ()
     copies: int = 1

@@ -44,7 +44,7 @@ class BatchupFeed(Feed):
         self.feed = None
 
 
-make = partial(Variant, module=__name__, family="batchup", needs=("batchup", "six", "joblib"))
+make = partial(Variant, family="batchup", needs=("batchup", "six", "joblib"))
 VARIANTS = (
     make(name="batchup-serial", open=BatchupFeed),
     make(name="batchup-threads", open=partial(BatchupFeed, pool="WorkerThreadPool")),

@@ -57,25 +57,26 @@ class TfData(Feed):
         return iter(self.batches.as_numpy_iterator())
 
 
-def by(how: str, feed: Callable[[Workload, int], Feed]) -> Callable[[Workload, int], Feed]:
-    """Return a feed with this decoder."""
-    return lambda workload, workers: feed(images.decoded(workload, how), workers)
+def by(workload: Workload, workers: int, *, how: str, feed: Callable[[Workload, int], Feed]) -> Feed:
+    """Return a feed with a decoder."""
+    return feed(images.decoded(workload, how), workers)
 
 
-make = partial(Variant, module=__name__, workloads=("images", "images_large"), usual=False)
+make = partial(Variant, workloads=("images", "images_large"), usual=False)
 ours = partial(make, family=OURS)
 theirs = partial(make, family="tensorflow", needs=("tensorflow",), open=TfData)
 FAST = {"column": {"resize": "fast"}}
 VARIANTS = (
-    make(name="plain-turbo", family="plain", open=by("turbo", Threads), needs=("simplejpeg",)),
-    make(name="plain-fast", family="plain", open=by("reduced", Threads), needs=("simplejpeg", "cv2")),
+    make(name="plain-turbo", family="plain", open=partial(by, how="turbo", feed=Threads), needs=("simplejpeg",)),
+    make(name="plain-fast", family="plain", open=partial(by, how="reduced", feed=Threads), needs=("simplejpeg", "cv2")),
     ours(name="ours-pillow", open=partial(in_threads, column={"decoder": "pillow"})),
     ours(name="ours-turbo", open=in_threads, needs=("simplejpeg",)),
     ours(name="ours-fast", open=partial(in_threads, **FAST), needs=("simplejpeg", "cv2")),
     ours(name="ours-fast-processes", open=partial(in_processes, **FAST), needs=("simplejpeg", "cv2")),
-    make(name="torch-opencv", family="torch", open=by("opencv", torch_loader), needs=("torch", "simplejpeg", "cv2")),
+    make(name="torch-opencv", family="torch", needs=("torch", "simplejpeg", "cv2"),
+         open=partial(by, how="opencv", feed=torch_loader)),
     theirs(name="tf-data"),
     theirs(name="tf-data-reduced", open=partial(TfData, ratio=8), workloads=("images_large",)),
     theirs(name="tf-cache-memory", open=partial(TfData, cache="memory"), workloads=("images",), copies=2),
     theirs(name="tf-cache-file", open=partial(TfData, cache="file"), workloads=("images",), copies=2),
-)
+)  # fmt: skip

@@ -54,7 +54,7 @@ def pinned(workload: Workload, workers: int) -> Loaded:
     return torch_loader(workload, workers, Batches, on_device, **options)
 
 
-make = partial(Variant, module=__name__, needs=("torch",), workloads=("decoded", "images"), usual=False)
+make = partial(Variant, needs=("torch",), workloads=("decoded", "images"), usual=False)
 ours = partial(AdapterFeed, library="torch", hand_over=to_device)
 VARIANTS = (
     make(name="plain-same-batch", family="plain", open=SameBatch),

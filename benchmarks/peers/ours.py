@@ -73,7 +73,7 @@ def one_process(workload: Workload, workers: int) -> OurFeed:
     return OurFeed(workload, 1, "WorkerProcessPool", threads=workers)
 
 
-make = partial(Variant, module=__name__, family=OURS)
+make = partial(Variant, family=OURS)
 in_threads = partial(OurFeed, pool="WorkerThreadPool")
 in_processes = partial(OurFeed, pool="WorkerProcessPool")
 VARIANTS = (

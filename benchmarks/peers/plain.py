@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import mmap
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any
@@ -119,9 +118,8 @@ def shared_like(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(mmap.mmap(-1, array.nbytes), array.dtype).reshape(array.shape)
 
 
-make: Callable[..., Variant] = partial(Variant, family="plain", module=__name__)
 VARIANTS = (
-    make(name="plain", open=Loop),
-    make(name="plain-processes", open=Processes),
-    make(name="plain-threads", open=Threads),
+    Variant(name="plain", family="plain", open=Loop),
+    Variant(name="plain-processes", family="plain", open=Processes),
+    Variant(name="plain-threads", family="plain", open=Threads),
 )

@@ -217,7 +217,7 @@ def by_kind(workload: Workload, workers: int) -> Feed:
     return (DataOfFiles if workload.kind == "images" else DataOfBlocks)(workload, workers)
 
 
-make = partial(Variant, module=__name__, needs=("ray",), copies=2, workloads=("arrays", "images", "empty"), usual=False)
+make = partial(Variant, needs=("ray",), copies=2, workloads=("arrays", "images", "empty"), usual=False)
 ours = partial(make, family=OURS)
 theirs = partial(make, family="ray", needs=("ray", "pyarrow"))
 VARIANTS = (

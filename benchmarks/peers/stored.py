@@ -118,7 +118,7 @@ class HuggingFace(Feed):
             yield pixels.reshape(-1, *self.data.shape), np.asarray(batch["y"])
 
 
-make = partial(Variant, module=__name__, workloads=("storage",), usual=False)
+make = partial(Variant, workloads=("storage",), usual=False)
 VARIANTS = (
     make(name="plain-blocks", family="plain", open=Blocks),
     make(name="webdataset", family="webdataset", open=webdataset, needs=("webdataset", "torch")),

@@ -53,9 +53,9 @@ class Tensors(Samples):
         return tuple([column[rows] for column in self.columns])
 
 
-def as_it_is(batch: Batch) -> Batch:
-    """Return the batch unchanged; the collate of :class:`Tensors`."""
-    return batch
+def as_it_is(anything: Any) -> Any:
+    """Return the argument; the collate of :class:`Tensors`."""
+    return anything
 
 
 def tensors(batch: Batch) -> Batch:
@@ -119,7 +119,7 @@ def parts(batch: Any) -> Batch:
     return [batch["x"], batch["y"]]
 
 
-make = partial(Variant, module=__name__, family="torch", needs=("torch",))
+make = partial(Variant, family="torch", needs=("torch",))
 whole = partial(torch_loader, dataset=Batches, collate_fn=tensors)
 DATALOADERS = tuple(
     make(name=f"{name}{suffix}", family=family, open=opened, needs=needs, workloads=kinds, copies=2, usual=False)

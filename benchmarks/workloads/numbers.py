@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,16 +13,25 @@ from benchmarks.workloads import base
 MULTIPLIER, MODULUS = 48271, 2**31 - 1
 
 
-class Empty(base.Data):
-    """320,000 samples of one number of 4 bytes, with a map that does nothing: all cost is the loader's."""
+class Computed(base.Data):
+    """Samples that are their own row numbers, in one column."""
 
-    kind = "empty"
+    sizes: ClassVar[tuple[int, int]]  # samples; of a quick run
+    batch_size: ClassVar[int] = 64
 
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:
-        samples = 640 if quick else 320_000
+        samples = cls.sizes[quick]
         total = samples * (samples - 1) // 2
-        return base.Workload(kind=cls.kind, folder=str(folder), samples=samples, y_sum=total, x_sum=total)
+        return base.Workload(
+            kind=cls.kind, folder=str(folder), samples=samples, batch_size=cls.batch_size, y_sum=total, x_sum=total
+        )
+
+
+class Empty(Computed):
+    """320,000 samples of one number of 4 bytes, with a map that does nothing: all cost is the loader's."""
+
+    kind, sizes = "empty", (320_000, 640)
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (np.arange(workload.samples, dtype=np.int32),)
@@ -48,18 +58,10 @@ class Numbers:
         return np.array(rows)
 
 
-class Order(base.Data):
+class Order(Computed):
     """10**8 computed rows, each equal to its number: only their order has a cost."""
 
-    kind = "order"
-
-    @classmethod
-    def make(cls, folder: Path, quick: bool) -> base.Workload:
-        samples = 10**5 if quick else 10**8
-        total = samples * (samples - 1) // 2
-        return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=samples, batch_size=1024, y_sum=total, x_sum=total
-        )
+    kind, sizes, batch_size = "order", (10**8, 10**5), 1024
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (Numbers(workload.samples),)
@@ -77,23 +79,20 @@ def burn(row: int, loops: int) -> int:
     return state
 
 
-class Python(base.Data):
+class Python(Computed):
     """4,000 row numbers, to which a map adds the results of about 0.5 ms of pure-Python arithmetic each.
 
     Each step is one of a Lehmer generator. Its n-th state has a closed form, which gives the expected sum without the
     work.
     """
 
-    kind = "python"
+    kind, sizes = "python", (4_000, 200)
 
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:
-        samples, loops = (200, 20) if quick else (4_000, 8_000)
-        y_sum = sum((row + 1) * pow(MULTIPLIER, loops, MODULUS) % MODULUS for row in range(samples))
-        return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=samples, y_sum=y_sum, x_sum=sum(range(samples)),
-            detail={"loops": loops},
-        )  # fmt: skip
+        loops = 20 if quick else 8_000
+        y_sum = sum((row + 1) * pow(MULTIPLIER, loops, MODULUS) % MODULUS for row in range(cls.sizes[quick]))
+        return replace(super().make(folder, quick), y_sum=y_sum, detail={"loops": loops})
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (np.arange(workload.samples),)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import pytest
 import batchup_ng
 from benchmarks import studies
 from benchmarks.__main__ import main
-from benchmarks.peers import find
 from benchmarks.peers.base import Variant
 from benchmarks.plan import Part, Study
 from benchmarks.records import Reading
@@ -224,6 +224,6 @@ def test_a_failure_of_ours_is_an_exit_code(
 ) -> None:
     part = Part(name="x", title="", kind="python", unit="", reading=Reading("seconds"), columns=())
     monkeypatch.setitem(STUDIES, "python", Study(name="python", title="", parts=(part,)))
-    monkeypatch.setattr("benchmarks.plan.known", lambda kind: (find("broken_peers", "raises"),))
+    monkeypatch.setattr("benchmarks.plan.known", lambda kind: import_module("broken_peers").VARIANTS[2:3])
     assert main(["python", "--quick", "--rounds", "1"]) == 1
     assert "- raises: failed" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ import batchup_ng
 from benchmarks import peer_process
 from benchmarks.harness import Options, measure, round_order, waves
 from benchmarks.peer_process import PeerFailed, PeerProcess
-from benchmarks.peers import find
 from benchmarks.peers.base import Variant
 from benchmarks.plan import Part
 from benchmarks.records import Outcome, Reading
@@ -27,7 +27,8 @@ PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=RATE, 
 
 
 def peer(name: str) -> Variant:
-    return find("broken_peers", name)
+    (found,) = [variant for variant in import_module("broken_peers").VARIANTS if variant.name == name]
+    return found
 
 
 def run(ten: Workload, *names: str, part: Part = PART, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:
