@@ -34,19 +34,12 @@ AHEAD = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a measurement.
+    """Options of a measurement."""
 
-    Attributes:
-        rounds: Turns of each variant, not counting the first. If rounds are ``fresh``, all turns count.
-        workers: Threads or processes of a variant with workers.
-        timeout: Most seconds of a start, or of one turn.
-        say: Called with each line of progress.
-    """
-
-    rounds: int = 5
-    workers: int = 2
-    timeout: float = 300.0
-    say: Callable[[str], None] = lambda line: None
+    rounds: int = 5  # turns of each variant, not counting the first; if they are ``fresh``, all turns
+    workers: int = 2  # threads or processes of a variant with workers
+    timeout: float = 300.0  # most seconds of a start, or of one turn
+    say: Callable[[str], None] = lambda line: None  # called with each line of progress
 
 
 def measure(part: Part, variants: Sequence[Variant], workload: Workload, options: Options) -> Result:

@@ -11,23 +11,14 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """The result of one turn of a peer: one run over all samples, unless the trial defines a turn otherwise.
+    """The result of one turn of a peer: one run over all samples, unless the trial defines a turn otherwise."""
 
-    Attributes:
-        seconds: From asking for the iterator to its end.
-        first_batch_seconds: From asking for the iterator to its first batch.
-        batches: Delivered batches.
-        samples: Delivered samples.
-        bytes: Bytes of the delivered arrays.
-        figures: Further figures of the trial by name, in seconds and bytes.
-    """
-
-    seconds: float
-    first_batch_seconds: float
+    seconds: float  # from asking for the iterator to its end
+    first_batch_seconds: float  # from asking for the iterator to its first batch
     batches: int
     samples: int
-    bytes: int
-    figures: dict[str, float] = field(default_factory=dict)
+    bytes: int  # of the delivered arrays
+    figures: dict[str, float] = field(default_factory=dict)  # of the trial, by name, in seconds and bytes
 
 
 @dataclass(frozen=True)
@@ -53,26 +44,15 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """All results of one variant.
-
-    Attributes:
-        name: Name of the variant.
-        family: Its library.
-        status: ``measured``, ``absent`` or ``failed``.
-        detail: The missing module, or the last line of the error.
-        wave: Number of the wave; its variants share the machine's memory (see the harness).
-        first: The first epoch: with start-up, pool creation and the first touch of memory. None if each round has its
-            own process.
-        rounds: The later epochs, one per round.
-    """
+    """All results of one variant."""
 
     name: str
     family: str
-    status: str = "measured"
-    detail: str = ""
-    wave: int = 0
-    first: Epoch | None = None
-    rounds: tuple[Epoch, ...] = ()
+    status: str = "measured"  # or "absent", "failed"
+    detail: str = ""  # the missing module, or the last line of the error
+    wave: int = 0  # the variants of a wave share the machine's memory (see the harness)
+    first: Epoch | None = None  # with start-up and the first touch of memory; None if each round has its own process
+    rounds: tuple[Epoch, ...] = ()  # the later epochs
 
     def add(self, epoch: Epoch, *, fresh: bool) -> Outcome:
         """Return a copy with one more epoch. The first is the start-up, unless each round has a `fresh` process."""

@@ -26,23 +26,14 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation in both libraries.
-
-    Attributes:
-        name: Short name.
-        title: Title on the page.
-        ours: Function that makes it from ``batchup_ng.augment``.
-        theirs: Function that makes it from ``torchvision.transforms.v2``.
-        floats: Whether images are float32 from 0 to 1.
-        whole: Whether it works only on whole batches, with their labels.
-    """
+    """One operation in both libraries."""
 
     name: str
-    title: str
-    ours: Callable[[Any], Any]
-    theirs: Callable[[Any], Any]
-    floats: bool = False
-    whole: bool = False
+    title: str  # on the page
+    ours: Callable[[Any], Any]  # makes it from batchup_ng.augment
+    theirs: Callable[[Any], Any]  # makes it from torchvision.transforms.v2
+    floats: bool = False  # whether images are float32 from 0 to 1
+    whole: bool = False  # whether it works only on whole batches, with their labels
 
 
 def normalizing(v2: Any, dtype: str = "float32") -> Any:

@@ -80,26 +80,18 @@ def in_flight(
 class Variant:
     """One way to use one library.
 
-    Attributes:
-        name: Unique name, by convention ``<family>-<how>``.
-        family: The library, as ``--peers`` calls it.
-        open: Called in the peer's process with the workload and the number of workers. It is sent there as a pickle: a
-            class, a function, or a ``partial`` of one.
-        needs: Modules; if one is missing, the variant is absent.
-        copies: Approximate number of copies of the workload's ``nbytes`` in all its processes together.
-        workloads: Workloads that it can deliver; empty for all.
-        usual: Whether it takes part in studies that do not name it.
-        checkout: Checkout with the library; empty for this tree.
+    ``open`` is called in the peer's process with the workload and the number of workers. It is sent there as a pickle:
+    a class, a function, or a ``partial`` of one.
     """
 
-    name: str
-    family: str
+    name: str  # unique, by convention <family>-<how>
+    family: str  # the library, as --peers calls it
     open: Callable[[Workload, int], Feed]
-    needs: tuple[str, ...] = ()
-    copies: int = 1
-    workloads: tuple[str, ...] = ()
-    usual: bool = True
-    checkout: str = ""
+    needs: tuple[str, ...] = ()  # modules; if one is missing, the variant is absent
+    copies: int = 1  # about how often the workload's bytes are in all its processes together
+    workloads: tuple[str, ...] = ()  # that it can deliver; empty for all
+    usual: bool = True  # whether it takes part in studies that do not name it
+    checkout: str = ""  # with the library; empty for this tree
 
     @property
     def original(self) -> str:

@@ -6,11 +6,11 @@ peer decodes files by Pillow and resizes with its antialiased bilinear filter, u
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from benchmarks.workloads.arrays import Arrays
 SIZE = (224, 224)
 
 
-@functools.cache
+@cache
 def photographs() -> list[Image.Image]:
     """Return the two photographs, 640 x 427."""
     from sklearn.datasets import load_sample_images  # type: ignore[import-untyped]  # ships no types
@@ -44,33 +44,30 @@ def by_pillow(path: str, out: NDArray[np.uint8]) -> None:
         out[...] = picture.resize(SIZE[::-1], Image.Resampling.BILINEAR)
 
 
-def by_turbo(path: str, out: NDArray[np.uint8]) -> None:
+def by_simplejpeg(path: str, out: NDArray[np.uint8], *, opencv: bool = False, reduced: bool = False) -> None:
+    """Decode a file, reduced by 2, 4 or 8 if wanted; resize by OpenCV, or else by Pillow, antialiased."""
     import simplejpeg
 
-    decoded = simplejpeg.decode_jpeg(Path(path).read_bytes())
-    out[...] = Image.fromarray(decoded).resize(SIZE[::-1], Image.Resampling.BILINEAR)
+    data, least = Path(path).read_bytes(), {}
+    if reduced:
+        height, width, _, _ = simplejpeg.decode_jpeg_header(data)
+        factor = next((each for each in (8, 4, 2) if height >= each * SIZE[0] and width >= each * SIZE[1]), 1)
+        least = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
+    decoded = simplejpeg.decode_jpeg(data, **least)
+    if opencv:
+        import cv2
+
+        cv2.resize(decoded, SIZE[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
+    else:
+        out[...] = Image.fromarray(decoded).resize(SIZE[::-1], Image.Resampling.BILINEAR)
 
 
-def by_opencv(path: str, out: NDArray[np.uint8]) -> None:
-    import cv2
-    import simplejpeg
-
-    decoded = simplejpeg.decode_jpeg(Path(path).read_bytes())
-    cv2.resize(decoded, SIZE[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
-
-
-def reduced(path: str, out: NDArray[np.uint8]) -> None:
-    import cv2
-    import simplejpeg
-
-    data = Path(path).read_bytes()
-    height, width, _, _ = simplejpeg.decode_jpeg_header(data)
-    factor = next((each for each in (8, 4, 2) if height >= each * SIZE[0] and width >= each * SIZE[1]), 1)
-    decoded = simplejpeg.decode_jpeg(data, min_height=-(-height // factor), min_width=-(-width // factor))
-    cv2.resize(decoded, SIZE[::-1], dst=out, interpolation=cv2.INTER_LINEAR)
-
-
-HOW = {"pillow": by_pillow, "turbo": by_turbo, "opencv": by_opencv, "reduced": reduced}
+HOW: dict[str, Callable[[str, NDArray[np.uint8]], None]] = {
+    "pillow": by_pillow,
+    "turbo": by_simplejpeg,
+    "opencv": partial(by_simplejpeg, opencv=True),
+    "reduced": partial(by_simplejpeg, opencv=True, reduced=True),
+}
 """Decoders, by ``detail["how"]``."""
 
 
