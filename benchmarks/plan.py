@@ -10,7 +10,7 @@ from benchmarks.peers import choose, known
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.records import Outcome, Reading
 from benchmarks.report.columns import Column
-from benchmarks.workloads import KINDS
+from benchmarks.workloads import class_of
 from benchmarks.workloads.base import Workload
 
 REST = 30.0
@@ -47,7 +47,7 @@ class Part:
 
     def adapt(self, workload: Workload) -> Workload:
         """Return the workload as this part needs it."""
-        return KINDS[self.kind].prepare(replace(workload, **self.changes))
+        return class_of(self.kind).prepare(replace(workload, **self.changes))
 
     def sized(self, *, quick: bool) -> Part:
         """Return the part with the settings of a quick or a full run."""

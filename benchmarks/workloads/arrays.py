@@ -21,7 +21,6 @@ class Arrays(base.Data):
     Mapped arrays are pickled as the names of their files, because a pickled memmap is a copy.
     """
 
-    kind = "arrays"
     shape: ClassVar[tuple[int, ...]] = (20_000, 128, 128, 3)
     quick_shape: ClassVar[tuple[int, ...]] = (200, 16, 16, 3)
 
@@ -30,7 +29,7 @@ class Arrays(base.Data):
         x = cls.draw(cls.quick_shape if quick else cls.shape)
         np.save(folder / "x.npy", x)
         return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=len(x), y_sum=base.save_labels(folder, len(x)),
+            folder=str(folder), samples=len(x), y_sum=base.save_labels(folder, len(x)),
             x_sum=int(base.probe(x).sum(dtype=np.float64)), nbytes=x.nbytes,
         )  # fmt: skip
 
@@ -59,19 +58,19 @@ class Arrays(base.Data):
 class Decoded(Arrays):
     """4,096 images of 224x224x3 bytes, 617 MB, as input of a network."""
 
-    kind, shape, quick_shape = "decoded", (4_096, 224, 224, 3), (32, 32, 32, 3)
+    shape, quick_shape = (4_096, 224, 224, 3), (32, 32, 32, 3)
 
 
 class Digits(Arrays):
     """60,000 images of 28x28 bytes, 47 MB: the size of MNIST."""
 
-    kind, shape, quick_shape = "digits", (60_000, 28, 28, 1), (200, 28, 28, 1)
+    shape, quick_shape = (60_000, 28, 28, 1), (200, 28, 28, 1)
 
 
 class Table(Arrays):
     """20,000 rows of 64 numbers and a label. Variants put them into tables of their own library."""
 
-    kind, shape, quick_shape = "table", (20_000, 64), (200, 64)
+    shape, quick_shape = (20_000, 64), (200, 64)
 
     @classmethod
     def draw(cls, shape: tuple[int, ...]) -> np.ndarray:
@@ -85,7 +84,7 @@ class Remote(Arrays):
     library.
     """
 
-    kind, shape = "remote", (4_000, 128, 128, 3)
+    shape = (4_000, 128, 128, 3)
     seconds = 0.0005
 
     def map(self, images: Any, labels: Any) -> base.Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ class Workload:
     other pixels, has failed.
     """
 
-    kind: str  # name of the workload
+    kind: str = ""  # name of the workload
     folder: str  # with the data, written by the parent
     samples: int  # of one epoch
     batch_size: int = 64  # samples of a batch; the last one may be smaller
@@ -42,7 +42,6 @@ class Data:
     All peers read by these methods or these columns: all run the same decoder and the same arithmetic.
     """
 
-    kind: ClassVar[str] = ""  # name of the workload; empty for a class that only others inherit
     columns: tuple[Any, ...] = ()  # that libraries index by arrays of rows
     map: Callable[..., Batch] | None = None  # that libraries apply to a batch of the columns
     rows: Rows | None = None  # of the columns that are the samples; None for all

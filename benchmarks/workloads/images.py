@@ -98,8 +98,6 @@ class Pictures:
 class Images(base.Data):
     """2,000 JPEG files of 400-560 x 300-420 with a label each, decoded to 224x224 RGB bytes."""
 
-    kind = "images"
-
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:
         rng = np.random.default_rng(2)
@@ -118,7 +116,7 @@ class Images(base.Data):
         with ThreadPoolExecutor() as executor:
             x_sum = sum(executor.map(lambda row: int(base.probe(pictures[[row]])[0]), range(samples)))
         return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=samples, y_sum=base.save_labels(folder, samples), x_sum=x_sum,
+            folder=str(folder), samples=samples, y_sum=base.save_labels(folder, samples), x_sum=x_sum,
             x_slack=4 * samples,
         )  # fmt: skip
 
@@ -145,8 +143,6 @@ class LargeImages(Images):
     25 are made; each represents eight files.
     """
 
-    kind = "images_large"
-
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:
         rng, width, height = np.random.default_rng(3), 4000, 3000
@@ -168,7 +164,7 @@ class LargeImages(Images):
 class Photographs(Arrays):
     """256 crops of the photographs, 224x224 RGB bytes in memory, with a label each."""
 
-    kind, shape, quick_shape = "photographs", (256, *SIZE, 3), (16, *SIZE, 3)
+    shape, quick_shape = (256, *SIZE, 3), (16, *SIZE, 3)
 
     @classmethod
     def draw(cls, shape: tuple[int, ...]) -> np.ndarray:

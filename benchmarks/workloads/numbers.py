@@ -24,14 +24,14 @@ class Computed(base.Data):
         samples = cls.sizes[quick]
         total = samples * (samples - 1) // 2
         return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=samples, batch_size=cls.batch_size, y_sum=total, x_sum=total
+            folder=str(folder), samples=samples, batch_size=cls.batch_size, y_sum=total, x_sum=total
         )
 
 
 class Empty(Computed):
     """320,000 samples of one number of 4 bytes, with a map that does nothing: all cost is the loader's."""
 
-    kind, sizes = "empty", (320_000, 640)
+    sizes = (320_000, 640)
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (np.arange(workload.samples, dtype=np.int32),)
@@ -61,7 +61,7 @@ class Numbers:
 class Order(Computed):
     """10**8 computed rows, each equal to its number: only their order has a cost."""
 
-    kind, sizes, batch_size = "order", (10**8, 10**5), 1024
+    sizes, batch_size = (10**8, 10**5), 1024
 
     def __init__(self, workload: base.Workload) -> None:
         self.columns = (Numbers(workload.samples),)
@@ -86,7 +86,7 @@ class Python(Computed):
     work.
     """
 
-    kind, sizes = "python", (4_000, 200)
+    sizes = (4_000, 200)
 
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:

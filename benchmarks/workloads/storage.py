@@ -50,8 +50,6 @@ class Storage(base.Data):
     a part when the part begins, from the arrays that :meth:`make` writes.
     """
 
-    kind = "storage"
-
     @classmethod
     def make(cls, folder: Path, quick: bool) -> base.Workload:
         images = pictures(*((300, 16) if quick else (20_000, 128)))
@@ -59,7 +57,7 @@ class Storage(base.Data):
         FORMATS["npy"].write(folder / "npy", images, np.load(folder / "labels.npy"))
         x_sum = int(base.probe(images).sum())
         return base.Workload(
-            kind=cls.kind, folder=str(folder), samples=len(images), y_sum=y_sum, x_sum=x_sum, detail={"format": "npy"}
+            folder=str(folder), samples=len(images), y_sum=y_sum, x_sum=x_sum, detail={"format": "npy"}
         )
 
     @classmethod
