@@ -1,7 +1,7 @@
 """Shared parts of all file formats of the ``storage`` workload.
 
-A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small: plain code
-holds them in memory, unless the format stores each beside its image. Libraries are imported where they are used.
+A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small. If a
+format stores them in one piece, plain code holds them in memory. Libraries are imported where they are used.
 """
 
 from __future__ import annotations

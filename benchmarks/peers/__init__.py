@@ -1,4 +1,4 @@
-"""The peers: one file each in this folder.
+"""The peers: a file for each library or use in this folder.
 
 A module has ``VARIANTS``. Tables list them in the order of ``FAMILIES``, then of module names.
 """

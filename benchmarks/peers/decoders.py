@@ -29,7 +29,7 @@ class TfData(Feed):
     Args:
         workload: The data.
         workers: Its threads.
-        ratio: What the decoder divides sides by.
+        ratio: Divisor of the sides, applied by the decoder.
         cache: Where it keeps decoded images: ``memory``, or ``file`` for files in its own folder; empty for none.
     """
 

@@ -21,29 +21,23 @@ def tables(results: Sequence[Result]) -> list[str]:
     formats: dict[str, dict[str, Result]] = {}
     for result in results:
         formats.setdefault(FORMATS[result.workload.detail["format"]].title, {})[result.workload.order] = result
-    rows = [
-        [title, gigabytes(orders), *(milliseconds(orders.get(order), name) for order, name in OVERVIEW)]
-        for title, orders in formats.items()
-    ]
+    rows = []
+    for title, orders in formats.items():
+        gigabytes = next(iter(orders.values())).workload.detail["bytes"] * 1e-9
+        cells = [milliseconds(orders.get(order), name) for order, name in OVERVIEW]
+        rows.append([title, number(gigabytes), *cells])
     heads = [f"{ORDERS[order]}, {name.removeprefix('ours-')}" for order, name in OVERVIEW]
     parts = ["Milliseconds of a batch, median over the rounds:", table(["format", "GB", *heads], rows)]
     for order, how in ORDERS.items():
         chosen = {title: orders[order] for title, orders in formats.items() if order in orders}
         names = dict.fromkeys(name for result in chosen.values() for name in result.told)
-        rows = [[title, batches(each), *(compared(each, name) for name in names)] for title, each in chosen.items()]
+        rows = []
+        for title, result in chosen.items():
+            batches = -(-result.workload.samples // result.workload.batch_size)
+            rows.append([title, str(batches), *(compared(result, name) for name in names)])
         lead = f"Rows {how}; in brackets the rate as a multiple of that of the plain loop {HOW_RATIOS}:"
         parts += [lead, table(["format", "batches", *names], rows)] if names else []
     return parts
-
-
-def gigabytes(orders: dict[str, Result]) -> str:
-    """Return the size of the file in GB."""
-    return number(next(iter(orders.values())).workload.detail["bytes"] * 1e-9)
-
-
-def batches(result: Result) -> str:
-    """Return the number of batches of an epoch."""
-    return str(-(-result.workload.samples // result.workload.batch_size))
 
 
 def milliseconds(result: Result | None, name: str) -> str:

@@ -60,7 +60,7 @@ class Data:
         return workload
 
     def accessors(self, **options: Any) -> list[Any]:
-        """Return the columns for a source of ours; `options` are those of the first one."""
+        """Return the columns for a source of ours, the first one with `options`."""
         return list(self.columns)
 
     def batch(self, rows: Rows) -> Batch:

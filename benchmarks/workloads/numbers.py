@@ -80,7 +80,7 @@ def burn(row: int, loops: int) -> int:
 
 
 class Python(Computed):
-    """4,000 row numbers, to which a map adds the results of about 0.5 ms of pure-Python arithmetic each.
+    """4,000 row numbers. A map adds a result to each, after about 0.5 ms of pure-Python arithmetic.
 
     Each step is one of a Lehmer generator. Its n-th state has a closed form, which gives the expected sum without the
     work.
