@@ -23,10 +23,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+from benchmarks.arguments import checkout, count, names_in, positive
 from benchmarks.harness import Options, measure
 from benchmarks.peer_process import PACKAGE, ROOT
+from benchmarks.peers import known
 from benchmarks.peers.base import BEFORE, OURS, Variant
-from benchmarks.plan import Part, Result, Study, part_names, peer_names
+from benchmarks.plan import Part, Result, Study
 from benchmarks.report import pages, plots
 from benchmarks.studies import STUDIES
 from benchmarks.workloads import make
@@ -51,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(str(error))
         except ModuleNotFoundError as error:
             parser.error(f"the data cannot be made: {error}; install it with: pip install 'batchup_ng[benchmarks]'")
-        for study, options, parts in plan:
+        for study, parts in plan:
+            options = Options(
+                rounds=choice.rounds or study.rounds, workers=choice.workers, timeout=choice.timeout, say=_say
+            )
             results = []
             for part, variants in parts:
                 _say(f"{study.name}: {part.title}")
@@ -68,44 +73,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.epilog = "A simulation of actors on many nodes has options of its own: python -m benchmarks cluster --help"
-    parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
-    parser.add_argument("--peers", help="families or variants, comma-separated (default: the usual ones)")
-    parser.add_argument("--parts", help="parts of the studies, comma-separated, by their JSON names (default: all)")
-    parser.add_argument("--against", type=Path, help="another checkout of ours, to take part as NAME@before")
-    parser.add_argument("--rounds", type=int, help="turns of each variant after its first (default: the study's own)")
-    parser.add_argument("--workers", type=int, default=2, help="threads or processes of a variant (default: 2)")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one turn may take (default: 300)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the harness itself")
-    parser.add_argument("--output", type=Path, help="folder for STUDY.json, STUDY.md and a plot, if there is one")
+    add = parser.add_argument
+    add("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
+    add("--peers", help="families or variants, comma-separated (default: the usual ones)")
+    add("--parts", help="parts of the studies, comma-separated, by their JSON names (default: all)")
+    add("--against", type=checkout, help="another checkout of ours, to take part as NAME@before")
+    add("--rounds", type=count, help="turns of each variant after its first (default: the study's own)")
+    add("--workers", type=count, default=2, help="threads or processes of a variant (default: %(default)s)")
+    add("--timeout", type=positive, default=300.0, help="seconds that one turn may take (default: %(default)s)")
+    add("--quick", action="store_true", help="tiny sizes, to try the harness itself")
+    add("--output", type=Path, help="folder for STUDY.json, STUDY.md and a plot, if there is one")
     return parser
 
 
-Plan: TypeAlias = "list[tuple[Study, Options, list[tuple[Part, tuple[Variant, ...]]]]]"
-"""Studies, each with its options and the parts that have at least one variant."""
+Plan: TypeAlias = "list[tuple[Study, list[tuple[Part, tuple[Variant, ...]]]]]"
+"""Studies, each with the parts that have at least one variant."""
 
 
 def _plan(choice: argparse.Namespace) -> Plan:
-    """Return the plan that the command line asks for; raise ValueError if it is wrong."""
-    if choice.against and not (choice.against / PACKAGE / "__init__.py").is_file():
-        raise ValueError(f"against must be a checkout with {PACKAGE}/__init__.py; got {str(choice.against)!r}")
+    """Return the plan that the command line asks for; raise ValueError if a part or peer is unknown."""
     studies = [STUDIES[name] for name in choice.studies]
-    peers, named = peer_names(studies, choice.peers), part_names(studies, choice.parts)
+    parts = [part for study in studies for part in study.parts]
+    able = [variant for part in parts for variant in known(part.kind)]
+    named = names_in(choice.parts, "parts", (part.name for part in parts))
+    peers = names_in(choice.peers, "peers", (*(each.family for each in able), *(each.name for each in able)))
     plan: Plan = []
     for study in studies:
         if not choice.quick and (lack := study.lack()):
             print(f"{study.name}: skipped, {lack}")
             continue
-        rounds = study.rounds if choice.rounds is None else choice.rounds
-        options = Options(rounds=rounds, workers=choice.workers, timeout=choice.timeout, say=_say)
         chosen = [part for part in study.parts if named is None or part.name in named]
-        parts = [(part, part.variants(peers, str(choice.against or ""))) for part in chosen]
-        plan.append((study, options, [(part, variants) for part, variants in parts if variants]))
-    return [(study, options, parts) for study, options, parts in plan if parts]
+        pairs = [(part, part.variants(peers, str(choice.against or ""))) for part in chosen]
+        if taking_part := [(part, variants) for part, variants in pairs if variants]:
+            plan.append((study, taking_part))
+    return plan
 
 
 def _made(plan: Plan, folder: Path, *, quick: bool) -> dict[str, Workload]:
     """Make the data of all parts, each kind once."""
-    kinds = dict.fromkeys(part.kind for _, _, parts in plan for part, _ in parts)
+    kinds = dict.fromkeys(part.kind for _, parts in plan for part, _ in parts)
     for kind in kinds:
         (folder / kind).mkdir()
     return {kind: make(kind, folder / kind, quick=quick) for kind in kinds}
@@ -121,10 +127,10 @@ def _publish(study: Study, setting: Mapping[str, Any], results: Sequence[Result]
     if output is None:
         return
     output.mkdir(parents=True, exist_ok=True)
-    fields = {"study": study.name, "setting": setting, "cases": pages.cases(results)}
+    fields = {"study": study.name, "setting": setting, "cases": list(map(pages.case, results))}
     (output / f"{study.name}.md").write_text(page, encoding="utf-8")
     (output / f"{study.name}.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-    if study.across and any(one.told for result in results for one in result.outcomes):
+    if study.across and any(result.told for result in results):
         (output / f"{study.name}.svg").write_text(plots.curves(study, results), encoding="utf-8")
 
 

@@ -12,36 +12,29 @@ import argparse
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import batchup_ng as bu
+from benchmarks.trials import seconds_of
 
 IN_A_FOLDER = 1000
 
 
-def make_tree(root: str, files: int) -> list[str]:
+def make_tree(root: Path, files: int) -> list[str]:
     """Make the files; return their paths."""
-    paths = []
-    for number in range(files):
-        folder = os.path.join(root, f"class_{number // IN_A_FOLDER:05}")
+    paths = [root / f"class_{number // IN_A_FOLDER:05}" / f"picture_{number:08}.jpg" for number in range(files)]
+    for number, path in enumerate(paths):
         if number % IN_A_FOLDER == 0:
-            os.mkdir(folder)
-        paths.append(os.path.join(folder, f"picture_{number:08}.jpg"))
-        os.close(os.open(paths[-1], os.O_CREAT | os.O_WRONLY))
-    return paths
+            path.parent.mkdir()
+        path.touch()
+    return list(map(str, paths))
 
 
-def count_files(folder: str) -> int:
+def count_files(folder: str | Path) -> int:
     """Count the files below a folder, by `os.scandir` alone."""
-    count = 0
     with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                count += count_files(entry.path)
-            elif entry.is_file():
-                count += 1
-    return count
+        return sum(count_files(entry.path) if entry.is_dir() else entry.is_file() for entry in entries)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-") as root:
-        paths = make_tree(root, options.files)
+        paths = make_tree(Path(root), options.files)
         rows: dict[str, Callable[[], object]] = {
             "os.scandir, counting": lambda: count_files(root),
             "from_folder": lambda: bu.from_folder(root),
@@ -62,13 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seconds: dict[str, list[float]] = {name: [] for name in rows}
         for _ in range(options.rounds + 1):
             for name, run in rows.items():
-                begin = time.perf_counter()
-                run()
-                seconds[name].append(time.perf_counter() - begin)
-    (first, *_), *_ = seconds.items()
+                seconds[name].append(seconds_of(run))
+    walk, *_ = seconds.values()
     print(f"{options.files:,} files, {IN_A_FOLDER:,} in a folder; median of {options.rounds} rounds after a first")
     for name, taken in seconds.items():
-        ratio = statistics.median(own / walk for own, walk in zip(taken[1:], seconds[first][1:], strict=True))
+        ratio = statistics.median(own / bare for own, bare in zip(taken[1:], walk[1:], strict=True))
         print(f"{name:28}  {statistics.median(taken[1:]):7.3f} s  {ratio:5.2f} × the walk")
 
 

@@ -12,10 +12,9 @@ time. A variant and its counterpart from another checkout stay together, in wave
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby
@@ -35,24 +34,12 @@ AHEAD = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a measurement.
+    """Options of a measurement."""
 
-    Attributes:
-        rounds: Turns of each variant, not counting the first. If rounds are ``fresh``, all turns count.
-        workers: Threads or processes of a variant with workers.
-        timeout: Most seconds of a start, or of one turn.
-        say: Called with each line of progress.
-    """
-
-    rounds: int = 5
-    workers: int = 2
-    timeout: float = 300.0
-    say: Callable[[str], None] = lambda line: None
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "workers", "timeout"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
+    rounds: int = 5  # turns of each variant, not counting the first; if they are ``fresh``, all turns
+    workers: int = 2  # threads or processes of a variant with workers
+    timeout: float = 300.0  # most seconds of a start, or of one turn
+    say: Callable[[str], None] = lambda line: None  # called with each line of progress
 
 
 def measure(part: Part, variants: Sequence[Variant], workload: Workload, options: Options) -> Result:
@@ -77,37 +64,39 @@ def _measure(
     wave: Sequence[Variant], outcomes: dict[str, Outcome], part: Part, workload: Workload, options: Options
 ) -> None:
     """Run the variants of a wave and update their outcomes. If rounds are fresh, each turn has a new process."""
+    processes: dict[str, PeerProcess] = {}
 
-    @contextlib.contextmanager
-    def noting_failure(name: str) -> Iterator[None]:
+    def attempt(variant: Variant, number: int | None) -> None:
+        """Run a turn, or with None only open the process."""
+        name = variant.name
+        if outcomes[name].status != "measured":
+            return
         try:
-            yield
+            if name not in processes:
+                processes[name] = PeerProcess(
+                    variant, part, workload, workers=options.workers, timeout=options.timeout
+                )
+                processes[name].open()
+            if number is not None:
+                time.sleep(SETTLE_SECONDS)
+                done = processes[name].turn(0 if part.fresh else number)
+                outcomes[name] = outcomes[name].add(done, fresh=part.fresh)
         except PeerFailed as error:
             outcomes[name] = outcomes[name].failed(str(error))
             options.say(f"{name} failed: {error}")
+        if part.fresh:
+            processes.pop(name).close()
 
-    with contextlib.ExitStack() as staying:
-        processes: dict[str, PeerProcess] = {}
-
-        def opened(variant: Variant, stack: contextlib.ExitStack) -> PeerProcess:
-            process = PeerProcess(variant, part, workload, workers=options.workers, timeout=options.timeout)
-            stack.callback(process.close)
-            process.open()
-            return process
-
+    try:
         for variant in () if part.fresh else wave:
-            with noting_failure(variant.name):
-                processes[variant.name] = opened(variant, staying)
+            attempt(variant, None)
         for number in range(int(part.fresh), options.rounds + 1):
             for variant in round_order(wave, number):
-                name = variant.name
-                if outcomes[name].status == "measured":
-                    with noting_failure(name), contextlib.ExitStack() as leaving:
-                        process = opened(variant, leaving) if part.fresh else processes[name]
-                        time.sleep(SETTLE_SECONDS)
-                        done = process.turn(0 if part.fresh else number)
-                        outcomes[name] = outcomes[name].add(done, fresh=part.fresh)
+                attempt(variant, number)
             options.say(f"round {number} of {options.rounds} done")
+    finally:
+        for process in processes.values():
+            process.close()
 
 
 def _pairs(variants: Sequence[Variant]) -> list[list[Variant]]:

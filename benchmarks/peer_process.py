@@ -12,7 +12,6 @@ to this tree's ``benchmarks``. All its processes look for modules there first: t
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
@@ -49,10 +48,7 @@ class PeerProcess:
     """
 
     def __init__(self, variant: Variant, part: Part, workload: Workload, *, workers: int, timeout: float) -> None:
-        self._request = {
-            "module": variant.module, "variant": variant.original, "workers": workers, "workload": vars(workload),
-            "trial": part.trial, "settings": dict(part.settings),
-        }  # fmt: skip
+        self._request = variant.open, workload, workers, part.trial, dict(part.settings)
         self._timeout = timeout
         self._killed = False
         folder = Path(workload.folder)
@@ -83,13 +79,14 @@ class PeerProcess:
 
     def turn(self, number: int) -> Epoch:
         """Make the process run turn `number`; return its result."""
-        return Epoch(**self._ask({"turn": number}))
+        epoch: Epoch = self._ask(number)
+        return epoch
 
     def close(self) -> None:
         """Ask the process to exit, then kill the rest of the group."""
         if not self._killed:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                self._pipe.send_bytes(json.dumps({"close": True}).encode())
+                self._pipe.send(None)
                 self._process.wait(CLOSE_SECONDS)
         self._kill()
 
@@ -107,13 +104,13 @@ class PeerProcess:
                 os.killpg(self.group, 0)
                 time.sleep(0.01)
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, message: Any) -> Any:
         """Send a message and return the answer; on failure kill the group and raise PeerFailed."""
         try:
-            self._pipe.send_bytes(json.dumps(message).encode())
+            self._pipe.send(message)
             self._wait()
-            answer: dict[str, Any] = json.loads(self._pipe.recv_bytes())
-            error = " ".join(str(answer.get("error", "")).split())
+            answer = self._pipe.recv()
+            error = " ".join(answer.split()) if isinstance(answer, str) else ""
         except TimeoutError:
             error = f"no answer within {self._timeout:g} s"
         except (OSError, EOFError):

@@ -4,58 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from benchmarks.peers import check_names, choose, known
+from benchmarks.peers import choose, known
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.records import Outcome, Reading
 from benchmarks.report.columns import Column
+from benchmarks.workloads import class_of
 from benchmarks.workloads.base import Workload
 
 REST = 30.0
 """Most seconds that a variant may take to come to rest after its first epoch."""
 
-QUICK = {"epochs": 2, "early": 50, "batches": 60, "loops": 20, "steps": 2, "warm": 1, "width": 4}
+QUICK = {"epochs": 2, "loops": 20, "steps": 2, "warm": 1, "width": 4}
 """Settings of a quick run, which replace the settings of a part."""
-
-
-def unchanged(workload: Workload) -> Workload:
-    """Return the workload unchanged."""
-    return workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One comparison of a study.
+    """One comparison of a study."""
 
-    Attributes:
-        name: Short name, unique in its study.
-        title: Title on the page.
-        kind: Name of the workload.
-        unit: Unit of the main figure.
-        reading: Function that takes the main figure from an epoch.
-        less_is_better: Whether a smaller main figure is better.
-        columns: Columns of the table.
-        usual: Variants that take part if none are named; empty for all usual ones.
-        adapt: Function that changes the workload for this part.
-        needs: Modules; if one is missing, all variants are absent.
-        trial: Name of the trial that a peer runs in its turn.
-        settings: Numbers for the trial.
-        fresh: Whether each round starts a new process, to measure events that happen once in a program.
-    """
-
-    name: str
-    title: str
-    kind: str
-    unit: str
-    reading: Reading
+    name: str  # unique in its study
+    title: str  # on the page
+    kind: str  # name of the workload
+    unit: str  # of the main figure
+    reading: Reading  # the main figure
     columns: Sequence[Column]
     less_is_better: bool = False
-    usual: tuple[str, ...] = ()
-    adapt: Callable[[Workload], Workload] = unchanged
-    needs: tuple[str, ...] = ()
-    trial: str = "epochs"
-    settings: Mapping[str, float] = field(default_factory=dict)
-    fresh: bool = False
+    usual: tuple[str, ...] = ()  # variants that take part if none are named; empty for all usual ones
+    changes: Mapping[str, Any] = field(default_factory=dict)  # fields of the workload with other values in this part
+    needs: tuple[str, ...] = ()  # modules; if one is missing, all variants are absent
+    trial: str = "epochs"  # what a peer runs in its turn
+    settings: Mapping[str, float] = field(default_factory=dict)  # of the trial
+    fresh: bool = False  # whether each round starts a new process, to measure events that happen once in a program
 
     def variants(self, names: Sequence[str] | None, against: str = "") -> tuple[Variant, ...]:
         """Return the variants in `names`, or the usual ones; after each of ours, its counterpart from `against`."""
@@ -63,6 +44,10 @@ class Part:
         chosen = choose(able, self.usual, names)
         pairs = [(v, v.taken_from(against)) if against and v.family == OURS else (v,) for v in chosen]
         return tuple(variant for pair in pairs for variant in pair)
+
+    def adapt(self, workload: Workload) -> Workload:
+        """Return the workload as this part needs it."""
+        return class_of(self.kind).prepare(replace(workload, **self.changes))
 
     def sized(self, *, quick: bool) -> Part:
         """Return the part with the settings of a quick or a full run."""
@@ -72,25 +57,15 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The measurements of one command.
+    """The measurements of one command."""
 
-    Attributes:
-        name: Name on the command line and of the files.
-        title: Title of the page.
-        parts: Comparisons, in order.
-        rounds: Default number of rounds.
-        across: Whether one table has a column for each part, drawn as curves, instead of a table for each part.
-        tables: Function that makes the tables; None for one table for each part.
-        lack: Function that says why the machine cannot run the study; empty if it can. A quick run ignores it.
-    """
-
-    name: str
-    title: str
+    name: str  # on the command line, and of the files
+    title: str  # of the page
     parts: tuple[Part, ...]
     rounds: int = 5
-    across: bool = False
-    tables: Callable[[Sequence[Result]], list[str]] | None = None
-    lack: Callable[[], str] = str
+    across: bool = False  # whether one table has a column for each part, drawn as curves, instead of a table for each
+    tables: Callable[[Sequence[Result]], list[str]] | None = None  # makes the tables, instead of one for each part
+    lack: Callable[[], str] = str  # says why the machine cannot run the study, unless quickly; empty if it can
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +76,7 @@ class Result:
     workload: Workload
     outcomes: tuple[Outcome, ...]
 
-
-def part_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """Return the names in ``--parts``; raise ValueError if there is no such part."""
-    choices = [part.name for study in studies for part in study.parts]
-    return None if text is None else check_names("parts", choices, text)
-
-
-def peer_names(studies: Sequence[Study], text: str | None) -> list[str] | None:
-    """Return the names in ``--peers``; raise ValueError if one cannot take part in any study."""
-    variants = [variant for study in studies for part in study.parts for variant in known(part.kind)]
-    choices = [*(variant.family for variant in variants), *(variant.name for variant in variants)]
-    return None if text is None else check_names("peers", choices, text)
+    @property
+    def told(self) -> dict[str, Outcome]:
+        """The measured variants, by name."""
+        return {outcome.name: outcome for outcome in self.outcomes if outcome.told}

@@ -6,78 +6,53 @@ Times are seconds on the peer's own monotonic clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """The result of one turn of a peer: one run over all samples, unless the trial defines a turn otherwise.
+    """The result of one turn of a peer: one run over all samples, unless the trial defines a turn otherwise."""
 
-    Attributes:
-        seconds: From asking for the iterator to its end.
-        first_batch_seconds: From asking for the iterator to its first batch.
-        batches: Delivered batches.
-        samples: Delivered samples.
-        bytes: Bytes of the delivered arrays.
-        figures: Further figures of the trial by name, in seconds and bytes.
-    """
-
-    seconds: float
-    first_batch_seconds: float
+    seconds: float  # from asking for the iterator to its end
+    first_batch_seconds: float  # from asking for the iterator to its first batch
     batches: int
     samples: int
-    bytes: int
-    figures: dict[str, float] = field(default_factory=dict)
+    bytes: int  # of the delivered arrays
+    figures: dict[str, float] = field(default_factory=dict)  # of the trial, by name, in seconds and bytes
 
 
-Reading: TypeAlias = Callable[[Epoch], float]
-"""Function that takes a figure from an epoch."""
+@dataclass(frozen=True)
+class Reading:
+    """A figure of an epoch: a field or one of the trial's figures, over another one, times a factor.
 
+    It is NaN for an epoch without the figure.
 
-def rate(what: str, scale: float = 1.0) -> Reading:
-    """Return a reading: delivered ``bytes``, ``samples`` or ``batches`` per second, times `scale`."""
-    return lambda epoch: getattr(epoch, what) * scale / epoch.seconds
+    >>> epoch = Epoch(seconds=4.0, first_batch_seconds=0.5, batches=2, samples=128, bytes=6_000_000)
+    >>> Reading("bytes", per="seconds", times=1e-6)(epoch), Reading("first_batch_seconds", times=1e3)(epoch)
+    (1.5, 500.0)
+    """
 
+    name: str
+    per: str = ""
+    times: float = 1.0
 
-def first_batch(scale: float = 1.0) -> Reading:
-    """Return a reading: the seconds to the first batch, times `scale`."""
-    return lambda epoch: epoch.first_batch_seconds * scale
-
-
-def figure(name: str, scale: float = 1.0) -> Reading:
-    """Return a reading: the trial's figure `name`, times `scale`; NaN if it is missing."""
-    return lambda epoch: epoch.figures.get(name, math.nan) * scale
-
-
-def per_batch(name: str, scale: float = 1.0) -> Reading:
-    """Return a reading: the trial's figure `name` per batch, times `scale`; NaN if it is missing."""
-    return lambda epoch: epoch.figures.get(name, math.nan) * scale / epoch.batches
+    def __call__(self, epoch: Epoch) -> float:
+        values = {**vars(epoch), **epoch.figures, "": 1.0}
+        value: float = values.get(self.name, math.nan) * self.times / values[self.per]
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """All results of one variant.
-
-    Attributes:
-        name: Name of the variant.
-        family: Its library.
-        status: ``measured``, ``absent`` or ``failed``.
-        detail: The missing module, or the last line of the error.
-        wave: Number of the wave; its variants share the machine's memory (see the harness).
-        first: The first epoch: with start-up, pool creation and the first touch of memory. None if each round has its
-            own process.
-        rounds: The later epochs, one per round.
-    """
+    """All results of one variant."""
 
     name: str
     family: str
-    status: str = "measured"
-    detail: str = ""
-    wave: int = 0
-    first: Epoch | None = None
-    rounds: tuple[Epoch, ...] = ()
+    status: str = "measured"  # or "absent", "failed"
+    detail: str = ""  # the missing module, or the last line of the error
+    wave: int = 0  # the variants of a wave share the machine's memory (see the harness)
+    first: Epoch | None = None  # with start-up and the first touch of memory; None if each round has its own process
+    rounds: tuple[Epoch, ...] = ()  # the later epochs
 
     def add(self, epoch: Epoch, *, fresh: bool) -> Outcome:
         """Return a copy with one more epoch. The first is the start-up, unless each round has a `fresh` process."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from itertools import count, islice, pairwise
 from statistics import mean, median
 from typing import Any
@@ -42,8 +42,7 @@ def training(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
         trainer.step(x, y)
         stamps.append((start, trainer.stamp()))
     trainer.wait()
-    seconds = time.perf_counter() - begin
-    cpu_seconds = meter.seconds()
+    seconds, cpu_seconds = time.perf_counter() - begin, meter.seconds()
     batches.close()
     steps = [trainer.between(*stamp) for stamp in stamps]
     gaps = [trainer.between(before[1], after[0]) for before, after in pairwise(stamps)]
@@ -59,14 +58,10 @@ def training(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
     )
 
 
-def _endless(feed: Feed, number: int) -> Any:
-    """Return the batches of one epoch after the other. No two turns have the same epochs."""
-
-    def batches() -> Iterator[Batch]:
-        for epoch in count(1000 * number):
-            yield from feed.epoch(epoch)
-
-    return batches()
+def _endless(feed: Feed, number: int) -> Generator[Batch, None, None]:
+    """Yield the batches of one epoch after the other. No two turns have the same epochs."""
+    for epoch in count(1000 * number):
+        yield from feed.epoch(epoch)
 
 
 class Trainer:

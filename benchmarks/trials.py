@@ -23,7 +23,7 @@ from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_byte
 from benchmarks.records import Epoch
 from benchmarks.training import training
 from benchmarks.workloads.base import Batch, Workload, probe
-from benchmarks.workloads.python import burn
+from benchmarks.workloads.numbers import burn
 
 
 class Unfair(RuntimeError):
@@ -53,14 +53,10 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     figures |= getattr(feed, "figures", {})
     if number == 0:
         come_to_rest(settings.get("rest", 0.0))
-    return Epoch(
-        seconds=sum(epoch.seconds for epoch in done),
-        first_batch_seconds=done[0].first_batch_seconds,
-        batches=sum(epoch.batches for epoch in done),
-        samples=sum(epoch.samples for epoch in done),
-        bytes=sum(epoch.bytes for epoch in done),
-        figures=figures,
-    )
+    totals: dict[str, Any] = {
+        name: sum(getattr(epoch, name) for epoch in done) for name in ("seconds", "batches", "samples", "bytes")
+    }
+    return Epoch(**totals, first_batch_seconds=done[0].first_batch_seconds, figures=figures)
 
 
 def started(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
@@ -73,13 +69,16 @@ def started(feed: Feed, workload: Workload, number: int, settings: Mapping[str, 
     return replace(epochs(feed, workload, 1, settings), first_batch_seconds=first.first_batch_seconds)
 
 
-def run_epoch(begin: Callable[[], Iterator[Batch]], workload: Workload, *, check_x: bool) -> Epoch:
+def run_epoch(
+    begin: Callable[[], Iterator[Batch]], workload: Workload, *, check_x: bool, check_y: bool = True
+) -> Epoch:
     """Consume one epoch. Touch each batch in the same small way for all libraries.
 
     Args:
         begin: Asks the loader for the iterator.
         workload: The workload, with the expected count and sums.
         check_x: Whether to sum a value of each sample too. It costs more than a touch, so only first epochs do it.
+        check_y: Whether to sum the labels.
 
     Raises:
         Unfair: the count or a sum is not the expected one.
@@ -95,12 +94,14 @@ def run_epoch(begin: Callable[[], Iterator[Batch]], workload: Workload, *, check
         count += 1
         samples += len(x)
         nbytes += x.nbytes if x is y else x.nbytes + y.nbytes
-        y_sum += int(y.sum())
+        if check_y:
+            y_sum += int(y.sum())
         if check_x:
             x_sum += int(probe(x).sum())
     seconds = time.perf_counter() - clock
     _check("samples", samples, workload.samples)
-    _check("sum of y", y_sum, workload.y_sum)
+    if check_y:
+        _check("sum of y", y_sum, workload.y_sum)
     if check_x:
         _check("sum of x", x_sum, workload.x_sum, workload.x_slack)
     return Epoch(seconds=seconds, first_batch_seconds=first, batches=count, samples=samples, bytes=nbytes)
@@ -114,42 +115,7 @@ def _check(what: str, got: int, wanted: int, slack: int = 0) -> None:
 def operation(feed: Feed, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
     """Time the operation of a feed on batches that are ready when the epoch begins, once on each batch."""
     batches = feed.epoch(number)
-    clock = time.perf_counter()
-    first, count, samples, nbytes = 0.0, 0, 0, 0
-    for x, _ in batches:
-        first = first or time.perf_counter() - clock
-        count, samples, nbytes = count + 1, samples + len(x), nbytes + x.nbytes
-    seconds = time.perf_counter() - clock
-    _check("samples", samples, workload.samples)
-    return Epoch(seconds=seconds, first_batch_seconds=first, batches=count, samples=samples, bytes=nbytes)
-
-
-class Consumption:
-    """A feed that runs a step after each batch and holds the batch during the step.
-
-    Attributes:
-        waits: Seconds in ``next()``, for each batch, then for the end. The first includes the start of the epoch.
-        steps: Seconds of each step.
-    """
-
-    def __init__(self, feed: Feed, step: Callable[[], Any]) -> None:
-        self._feed = feed
-        self._step = step
-        self.waits: list[float] = []
-        self.steps: list[float] = []
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """Yield the batches of epoch `number`."""
-        begin = time.perf_counter()
-        batches = self._feed.epoch(number)
-        while True:
-            batch = next(batches, None)
-            self.waits.append(time.perf_counter() - begin)
-            if batch is None:
-                return
-            yield batch
-            self.steps.append(seconds_of(self._step))
-            begin = time.perf_counter()
+    return run_epoch(lambda: batches, workload, check_x=False, check_y=False)
 
 
 def seconds_of(step: Callable[[], Any]) -> float:
@@ -174,20 +140,39 @@ def consumer(feed: Feed, workload: Workload, number: int, settings: Mapping[str,
     loops, pace = int(settings.get("loops", 0)), fast.seconds / fast.batches
     step = partial(burn, 1, loops) if loops else partial(time.sleep, pace / settings.get("load", 0.5))
     alone = min(seconds_of(step) for _ in range(10))
-    slow = Consumption(feed, step)
-    done = run_epoch(partial(slow.epoch, 2 * number + 1), workload, check_x=False)
-    return replace(done, figures={"pace_seconds": pace, **shares(slow, done.seconds, alone)})
+    waits: list[float] = []
+    steps: list[float] = []
+    done = run_epoch(lambda: consumed(feed, 2 * number + 1, step, waits, steps), workload, check_x=False)
+    return replace(done, figures={"pace_seconds": pace, **shares(waits, steps, done.seconds, alone)})
 
 
-def shares(slow: Consumption, seconds: float, alone: float) -> dict[str, float]:
-    """Return the figures of an epoch that took `seconds`."""
-    first, *later = slow.waits
-    step = mean(slow.steps)
+def consumed(
+    feed: Feed, number: int, step: Callable[[], Any], waits: list[float], steps: list[float]
+) -> Iterator[Batch]:
+    """Yield the batches of an epoch. Run a step after each, while the batch is held.
+
+    Seconds in ``next()`` are appended to `waits`, for each batch, then for the end; the first include the start of the
+    epoch. Seconds of each step are appended to `steps`.
+    """
+    begin = time.perf_counter()
+    batches = feed.epoch(number)
+    while True:
+        batch = next(batches, None)
+        waits.append(time.perf_counter() - begin)
+        if batch is None:
+            return
+        yield batch
+        steps.append(seconds_of(step))
+        begin = time.perf_counter()
+
+
+def shares(waits: list[float], steps: list[float], seconds: float, alone: float) -> dict[str, float]:
+    """Return the figures of an epoch that took `seconds`, with a step that alone takes `alone`."""
     return {
-        "step_seconds": step,
-        "alone": alone / step,
-        "waited": sum(slow.waits) / seconds,
-        "waited_later": sum(later) / (seconds - first),
+        "step_seconds": mean(steps),
+        "alone": alone / mean(steps),
+        "waited": sum(waits) / seconds,
+        "waited_later": sum(waits[1:]) / (seconds - waits[0]),
     }
 
 
@@ -212,23 +197,11 @@ def startup(feed: Feed, workload: Workload, number: int, settings: Mapping[str, 
         "again_seconds": again.first_batch_seconds,
         "worker_private_bytes": private,
         "growth_bytes": growth,
-        "copy_seconds": _copy_seconds(workload.nbytes),
+        "copy_seconds": seconds_of(np.ones(workload.nbytes, np.uint8).copy),
     }
     return replace(first, figures=figures)
 
 
-def _copy_seconds(nbytes: int) -> float:
-    data = np.ones(nbytes, np.uint8)
-    begin = time.perf_counter()
-    data.copy()
-    return time.perf_counter() - begin
-
-
 TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]] = {
-    "epochs": epochs,
-    "started": started,
-    "operation": operation,
-    "consumer": consumer,
-    "startup": startup,
-    "training": training,
+    each.__name__: each for each in (epochs, started, operation, consumer, startup, training)
 }

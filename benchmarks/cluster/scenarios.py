@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from batchup_ng.work_pool.epoch_runner import DEFAULT_BYTES
+from benchmarks.arguments import positive
 from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
 from benchmarks.report.columns import number
 from benchmarks.report.pages import table
@@ -91,17 +92,17 @@ def bound(outcome: Outcome) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the command, the assumptions, then a table for each cost of a batch."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cluster", description="Simulate a cluster.")
-    parser.add_argument("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], metavar="ACTORS")
-    parser.add_argument(
-        "--batch-seconds", type=_positive, nargs="+", default=[SMALL, LARGE], help="of an actor, on average"
-    )
-    parser.add_argument("--buffer", type=_positive, default=4.0, help="batches ahead for each actor (default: 4)")
-    parser.add_argument(
-        "--noticed", type=_positive, default=Costs.noticed_seconds, help="seconds until a loss is noticed (default: 15)"
-    )
-    parser.add_argument("--seconds", type=_positive, default=120.0, help="of an epoch at the ideal rate (default: 120)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cluster", description="Simulate a cluster.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], help="tables have rows for each number")
+    add("--batch-seconds", type=positive, nargs="+", default=[SMALL, LARGE], help="of an actor, on average")
+    add("--buffer", type=positive, default=4.0, help="batches ahead for each actor")
+    add("--noticed", type=positive, default=Costs.noticed_seconds, help="seconds until a loss is noticed")
+    add("--seconds", type=positive, default=120.0, help="of an epoch at the ideal rate")
+    add("--seed", type=int, default=0, help="of the times that batches take")
     choice = parser.parse_args(arguments)
     command = shlex.join(["python", "-m", "benchmarks", "cluster", *arguments])
     print(f"Simulated, not measured, by `{command}`. {assumptions(Costs(noticed_seconds=choice.noticed))}")
@@ -121,12 +122,6 @@ def _actors(text: str) -> int:
     if (actors := int(text)) < 2 or actors % min(16, actors // 2):
         raise argparse.ArgumentTypeError(f"must be even and, above 32, a multiple of 16; got {text}")
     return actors
-
-
-def _positive(text: str) -> float:
-    if not 0 < (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"must be above 0 and finite; got {text}")
-    return value
 
 
 def assumptions(costs: Costs) -> str:

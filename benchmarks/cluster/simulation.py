@@ -16,13 +16,13 @@ start on nodes with room. The schedule knows an actor from its first answer unti
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -125,42 +125,35 @@ class Batch:
         return True
 
 
+@dataclasses.dataclass(eq=False)
+class Line:
+    """A link, a thread or an actor, which does one thing at a time: first come, first served, by rank."""
+
+    waiting: list[tuple[int, int, Use, Way]] = dataclasses.field(default_factory=list)
+    busy: bool = False
+    busy_seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """Some seconds of a line. If its node is lost before they begin, the rest of the way is dropped."""
+
+    line: Line
+    seconds: float
+    node: Node | None = None
+    rank: int = 2
+
+
+Way: TypeAlias = "Iterator[float | Use]"
+"""What happens to a batch or a node. It yields seconds to wait for, or the use of a line."""
+
+
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Actor(ScheduledWorker[Batch]):
-    """A worker on a node, with the batches that have reached it. It makes the first of them."""
+    """A worker on a node."""
 
     node: Node
-    queue: collections.deque[Batch] = dataclasses.field(default_factory=collections.deque)
-
-
-class Line:
-    """A link or a thread that does one thing at a time. A link drops results that lost nodes have not begun to send."""
-
-    def __init__(self, after: Callable[..., None], *, is_link: bool) -> None:
-        self._after = after
-        self._is_link = is_link
-        self._queue: collections.deque[tuple[float, Callable[..., None], Actor, Batch]] = collections.deque()
-        self._busy = False
-        self.busy_seconds = 0.0
-
-    def put(self, seconds: float, then: Callable[..., None], actor: Actor, batch: Batch, first: bool = False) -> None:
-        """Queue a job of so many seconds, then call `then`. With `first`, the job goes to the front."""
-        (self._queue.appendleft if first else self._queue.append)((seconds, then, actor, batch))
-        if not self._busy:
-            self._next()
-
-    def _next(self) -> None:
-        while self._is_link and self._queue and not self._queue[0][2].node.alive:
-            self._queue.popleft()
-        self._busy = bool(self._queue)
-        if self._busy:
-            seconds, then, actor, batch = self._queue.popleft()
-            self.busy_seconds += seconds
-            self._after(seconds, self._done, then, actor, batch)
-
-    def _done(self, then: Callable[..., None], actor: Actor, batch: Batch) -> None:
-        then(actor, batch)
-        self._next()
+    line: Line = dataclasses.field(default_factory=Line)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,10 +174,9 @@ class Simulation:
         self._costs, self._cluster, self._buffer = costs, cluster, buffer
         self._seconds = costs.draw(batches, seed)
         self._now = 0.0
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._event_number = itertools.count()  # breaks ties of events at one time
-        self._link = Line(self._after, is_link=True)
-        self._dispatcher = Line(self._after, is_link=False)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = itertools.count()  # breaks ties of events at one time
+        self._link, self._dispatcher = Line(), Line()
         self._schedule: Schedule[Actor, Batch] = Schedule(cluster.actors, threads=1)
         self._nodes = [Node(speed, cluster.actors_per_node) for speed in (*cluster.speeds, *[1.0] * cluster.spare)]
         self._actors: list[Actor] = []  # including those that do not answer yet
@@ -198,11 +190,11 @@ class Simulation:
         for actor in self._place_actors():
             self._come_up(actor)
         for seconds, node in self._cluster.losses:
-            self._after(seconds, self._lose, self._nodes[node])
+            self._go(self._loss(seconds, self._nodes[node]))
         self._top_up()
         while len(self._delivered) < len(self._seconds):
-            self._now, _, happens, arguments = heapq.heappop(self._events)
-            happens(*arguments)
+            self._now, _, happens = heapq.heappop(self._events)
+            happens()
         busy = {
             "actors": self._made_seconds / self._cluster.actors,
             "network": self._link.busy_seconds,
@@ -211,10 +203,30 @@ class Simulation:
         shares = {name: seconds / self._now for name, seconds in busy.items()}
         return Outcome(tuple(self._delivered), self._now, self._max_held, shares, self._made)
 
-    def _after(self, seconds: float, happens: Callable[..., None], *arguments: Any) -> None:
-        heapq.heappush(self._events, (self._now + seconds, next(self._event_number), happens, arguments))
+    def _after(self, seconds: float, happens: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self._now + seconds, next(self._number), happens))
 
-    # -- the prefetch buffer -------------------------------------------------------------------------------------
+    def _go(self, way: Way) -> None:
+        """Take a way on to the next time that it waits for."""
+        wait = next(way, None)
+        if isinstance(wait, Use):
+            heapq.heappush(wait.line.waiting, (wait.rank, next(self._number), wait, way))
+            if not wait.line.busy:
+                self._serve(wait.line)
+        elif wait is not None:
+            self._after(wait, partial(self._go, way))
+
+    def _serve(self, line: Line, done: Way | None = None) -> None:
+        """Go on with the way whose use of a line has ended, then begin the next use."""
+        if done is not None:
+            self._go(done)
+        line.busy = False
+        while line.waiting and not line.busy:
+            _, _, use, way = heapq.heappop(line.waiting)
+            if use.node is None or use.node.alive:
+                line.busy = True
+                line.busy_seconds += use.seconds
+                self._after(use.seconds, partial(self._serve, line, way))
 
     def _top_up(self) -> None:
         """Submit batches until the buffer is full or no batches are left."""
@@ -223,70 +235,45 @@ class Simulation:
             self._submitted += 1
             self._do(self._schedule.submit(batch, self._now))
 
-    def _deliver(self) -> None:
-        """Hand out the batches whose turn it is."""
+    def _do(self, actions: Sequence[Action[Actor, Batch]], rank: int = 2) -> None:
+        for action in actions:
+            assert isinstance(action, Send), "a lost node is no batch's fault"
+            self._go(self._trip(action.worker, action.job, rank))
+
+    def _trip(self, actor: Actor, batch: Batch, rank: int) -> Way:
+        """Yield the times of a batch from its call to the buffer, which then hands out the batches whose turn it is."""
+        costs, node = self._costs, actor.node
+        seconds = self._seconds[batch.number] / node.speed
+        yield Use(self._dispatcher, costs.submit_seconds, rank=rank)
+        yield costs.latency
+        yield Use(actor.line, seconds, node)
+        if not node.alive:
+            return
+        self._made += 1
+        self._made_seconds += seconds
+        yield Use(self._link, costs.batch_bytes / costs.network_bandwidth, node)
+        if not node.alive:
+            return
+        yield costs.latency
+        self._held += 1
+        self._max_held = max(self._max_held, self._held)
+        yield Use(self._dispatcher, costs.take_seconds)
+        if node.noticed:  # another actor has got the batch
+            self._held -= 1
+            return
+        self._do(self._schedule.result(actor, batch, self._now), rank=0)  # an actor gets its call before the copy
+        yield Use(self._dispatcher, costs.batch_bytes / costs.copy_bandwidth, rank=1)
+        self._done.add(batch.number)
         while len(self._delivered) in self._done:
             self._delivered.append(len(self._delivered))
             self._held -= 1
-
-    # -- a batch, step by step -----------------------------------------------------------------------------------
-
-    def _do(self, actions: Sequence[Action[Actor, Batch]], first: bool = False) -> None:
-        for action in actions:
-            assert isinstance(action, Send), "a lost node is no batch's fault"
-            self._dispatcher.put(self._costs.submit_seconds, self._call, action.worker, action.job, first)
-
-    def _call(self, actor: Actor, batch: Batch) -> None:
-        self._after(self._costs.latency, self._reach, actor, batch)
-
-    def _reach(self, actor: Actor, batch: Batch) -> None:
-        actor.queue.append(batch)
-        if len(actor.queue) == 1:
-            self._make(actor)
-
-    def _make(self, actor: Actor) -> None:
-        seconds = self._seconds[actor.queue[0].number] / actor.node.speed
-        self._after(seconds, self._end, actor, seconds)
-
-    def _end(self, actor: Actor, seconds: float) -> None:
-        if actor.node.alive:
-            self._made += 1
-            self._made_seconds += seconds
-            transfer = self._costs.batch_bytes / self._costs.network_bandwidth
-            self._link.put(transfer, self._cross, actor, actor.queue.popleft())
-            if actor.queue:
-                self._make(actor)
-
-    def _cross(self, actor: Actor, batch: Batch) -> None:
-        if actor.node.alive:
-            self._after(self._costs.latency, self._land, actor, batch)
-
-    def _land(self, actor: Actor, batch: Batch) -> None:
-        self._held += 1
-        self._max_held = max(self._max_held, self._held)
-        self._dispatcher.put(self._costs.take_seconds, self._take, actor, batch)
-
-    def _take(self, actor: Actor, batch: Batch) -> None:
-        if actor.node.noticed:  # another actor has got the batch
-            self._held -= 1
-            return
-        copy = self._costs.batch_bytes / self._costs.copy_bandwidth
-        self._dispatcher.put(copy, self._copied, actor, batch, first=True)
-        self._do(self._schedule.result(actor, batch, self._now), first=True)  # an actor gets its call before the copy
-
-    def _copied(self, actor: Actor, batch: Batch) -> None:
-        self._done.add(batch.number)
-        self._deliver()
         self._top_up()
 
-    # -- a loss --------------------------------------------------------------------------------------------------
-
-    def _lose(self, node: Node) -> None:
+    def _loss(self, seconds: float, node: Node) -> Way:
+        """Yield the times of a loss. No actor of it counts against its batch, and none gets a batch of another one."""
+        yield seconds
         node.alive = False
-        self._after(self._costs.noticed_seconds, self._notice, node)
-
-    def _notice(self, node: Node) -> None:
-        """Report all actors of a lost node. None counts against its batch, and none gets a batch of another one."""
+        yield self._costs.noticed_seconds
         node.noticed = True
         lost = [actor for actor in self._schedule.workers if actor.node is node]
         for actor in lost:
@@ -295,7 +282,7 @@ class Simulation:
             self._do(self._schedule.died(actor, self._now))
         self._actors = [actor for actor in self._actors if actor.node is not node]
         for actor in self._place_actors():
-            self._after(self._costs.restart_seconds, self._come_up, actor)
+            self._after(self._costs.restart_seconds, partial(self._come_up, actor))
 
     def _place_actors(self) -> list[Actor]:
         """Start missing actors, as far as nodes that are not known to be lost have room."""

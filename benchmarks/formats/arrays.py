@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
-from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks.formats.base import GROUP, Grouped, Mapped, Shape
-from benchmarks.workloads.base import Rows
+from benchmarks.formats.base import GROUP, Grouped, Mapped, Rows, Shape
 
 
 class Npy(Mapped):
@@ -83,9 +81,7 @@ class Hdf5Contiguous(Mapped):
 
         with h5py.File(path, "w") as file:
             chunks = (cls.rows, *images.shape[1:]) if cls.rows else None
-            x = file.create_dataset("x", images.shape, "u1", chunks=chunks, compression=cls.compression)
-            for start in range(0, len(images), GROUP):
-                x[start : start + GROUP] = images[start : start + GROUP]
+            file.create_dataset("x", data=images, chunks=chunks, compression=cls.compression)
             file["y"] = labels
 
     def __init__(self, path: Path, shape: Shape) -> None:
@@ -115,51 +111,39 @@ class Hdf5Rows(Hdf5Contiguous):
 
         self.all, self.one = self.data.id.get_space(), h5py.h5s.create_simple(self.data.shape[1:])
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
         shape = (1, *x.shape[1:])
         for place, row in enumerate(rows.tolist()):
             self.all.select_hyperslab((row, 0, 0, 0), shape)
             self.data.id.read(self.one, self.all, x[place])
-        np.take(self.y, rows, out=y, mode="clip")
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         self.data.read_direct(x, np.s_[start : start + len(x)])
-        np.copyto(y, self.y[start : start + len(y)])
 
 
 class Decoded(Grouped):
-    """A format whose library decodes chunks into existing memory."""
+    """A format whose library decodes chunks into existing memory, by :meth:`run`."""
 
     kept: np.ndarray  # memory for a chunk
 
     def group(self, number: int) -> np.ndarray:
         start = number * GROUP
         kept = self.kept[: len(self.y) - start]
-        self.read(start, kept)
+        self.run(start, kept)
         return kept
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
-        self.read(start, x)
-        np.copyto(y, self.y[start : start + len(y)])
 
-    @abstractmethod
-    def read(self, start: int, x: np.ndarray) -> None:
-        """Fill `x` with the rows from `start` on."""
-
-
-class Hdf5Chunks(Decoded, Hdf5Contiguous):
+class Hdf5Chunks(Decoded, Hdf5Rows):
     """Chunks of 64 rows, compressed by lzf, which is part of h5py."""
 
     title = f"HDF5, chunks of {GROUP}, lzf"
     drawn = 10
     rows = GROUP
     compression = "lzf"
+    run = Hdf5Rows.run
 
     def open(self, path: Path) -> None:
         self.kept = np.empty((GROUP, *self.data.shape[1:]), np.uint8)
-
-    def read(self, start: int, x: np.ndarray) -> None:
-        self.data.read_direct(x, np.s_[start : start + len(x)])
 
 
 class Zarr(Decoded):
@@ -175,9 +159,7 @@ class Zarr(Decoded):
         import zarr
 
         group = zarr.open_group(path, mode="w", zarr_format=3)
-        x = group.create_array("x", shape=images.shape, chunks=(GROUP, *images.shape[1:]), dtype=images.dtype)
-        for start in range(0, len(images), GROUP):
-            x[start : start + GROUP] = images[start : start + GROUP]
+        group.create_array("x", data=images, chunks=(GROUP, *images.shape[1:]))
         group.create_array("y", data=labels)
 
     def __init__(self, path: Path, shape: Shape) -> None:
@@ -187,7 +169,7 @@ class Zarr(Decoded):
         self.x, self.y = file["x"], file["y"][:]
         self.kept = np.empty((GROUP, *shape), np.uint8)
 
-    def read(self, start: int, x: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         from zarr.core.buffer.cpu import NDBuffer
 
         self.x.get_basic_selection(slice(start, start + len(x)), out=NDBuffer.from_numpy_array(x))

@@ -1,7 +1,7 @@
 """Shared parts of all file formats of the ``storage`` workload.
 
-A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small. If a format
-stores them in one piece, plain code holds them in memory. Libraries are imported where they are used.
+A file holds images ``x``, ``(n, 128, 128, 3) uint8``, and labels ``y``, ``(n,) int64``. Labels are small. If a
+format stores them in one piece, plain code holds them in memory. Libraries are imported where they are used.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-
-from benchmarks.workloads.base import Rows
+from numpy.typing import NDArray
 
 GROUP = 64
 """Rows of a chunk, row group or record batch; equal to the rows of a batch."""
+Rows: TypeAlias = "NDArray[np.int64]"
 Shape: TypeAlias = "tuple[int, ...]"
 
 
@@ -48,12 +48,22 @@ class Format(ABC):
     def __init__(self, path: Path, shape: Shape) -> None: ...
 
     @abstractmethod
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
-        """Write `rows`, in any order, into `x` and `y`, which have their length."""
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
+        """Write the images of `rows`, in any order, into `x`, which has their length."""
 
     @abstractmethod
+    def run(self, start: int, x: np.ndarray) -> None:
+        """Fill `x` with the images from row `start` on."""
+
+    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+        """Write the images and labels of `rows`, in any order, into `x` and `y`, which have their length."""
+        self.pick(rows, x)
+        np.take(self.y, rows, out=y, mode="clip")  # any other mode makes an extra copy
+
     def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
-        """Fill `x` and `y` with the rows from `start` on."""
+        """Fill `x` and `y` with the images and labels from row `start` on."""
+        self.run(start, x)
+        np.copyto(y, self.y[start : start + len(y)])
 
     def sample(self, row: int) -> tuple[Any, Any]:
         """Return the sample of a row, read as data sets for PyTorch commonly do."""
@@ -71,13 +81,11 @@ class Format(ABC):
 class Mapped(Format):
     """A format that stores `x` in one piece: plain code maps it."""
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
-        np.take(self.x, rows, axis=0, out=x, mode="clip")  # any other mode makes an extra copy
-        np.take(self.y, rows, out=y, mode="clip")
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
+        np.take(self.x, rows, axis=0, out=x, mode="clip")
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         np.copyto(x, self.x[start : start + len(x)])
-        np.copyto(y, self.y[start : start + len(y)])
 
 
 class Grouped(Format):
@@ -85,19 +93,17 @@ class Grouped(Format):
 
     chunk = GROUP
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
         groups, within = np.divmod(rows, GROUP)
         for group in np.unique(groups).tolist():
             images = self.group(group)
             for place in np.flatnonzero(groups == group).tolist():
                 x[place] = images[within[place]]
-        np.take(self.y, rows, out=y, mode="clip")
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         for first in range(0, len(x), GROUP):
             part = x[first : first + GROUP]
             np.copyto(part, self.group((start + first) // GROUP))
-        np.copyto(y, self.y[start : start + len(y)])
 
     @abstractmethod
     def group(self, number: int) -> np.ndarray:

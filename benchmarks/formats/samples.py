@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.formats.base import GROUP, Format, Shape
-from benchmarks.workloads.base import Rows
+from benchmarks.formats.base import GROUP, Format, Rows, Shape
 
 SHARDS = 4
 """Number of tar files, enough for several workers."""
@@ -42,15 +41,13 @@ class Lmdb(Format):
         file = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
         self.x, self.y, self.shape = file.begin(buffers=True), np.load(path / "y.npy"), shape
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
         self.copy((self.x.get(key(row)) for row in rows.tolist()), x)
-        np.take(self.y, rows, out=y, mode="clip")
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         with self.x.cursor() as cursor:
             cursor.set_key(key(start))
             self.copy(islice(cursor.iternext(keys=False), len(x)), x)
-        np.copyto(y, self.y[start : start + len(y)])
 
     def copy(self, values: Iterator[memoryview], x: np.ndarray) -> None:
         """Copy `values` into the rows of `x`, in order."""
@@ -76,7 +73,7 @@ def key(row: int) -> bytes:
 class Tar(Format):
     """Four tar files in WebDataset's layout, ``cls`` and ``npy``. Plain code has its own index.
 
-    It reads a sample in one piece, including the bytes between the text of the label and the pixels.
+    It reads a sample in one piece: the label, the bytes between it and the pixels, the pixels.
     """
 
     title = f"tar, {SHARDS} shards"
@@ -110,19 +107,29 @@ class Tar(Format):
         self.leads = [bytearray(lead) for _ in range(GROUP)]
         self.gap = bytearray(self.places[1][1] - self.places[0][1] - lead - int(np.prod(shape)))
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
         for place, row in enumerate(rows.tolist()):
             file, offset = self.places[row]
             os.preadv(file, [self.leads[place], x[place]], offset)
-            y[place] = label(self.leads[place])
 
-    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+    def run(self, start: int, x: np.ndarray) -> None:
         for file, run in groupby(enumerate(self.places[start : start + len(x)]), lambda each: each[1][0]):
             places, offsets = zip(*[(place, offset) for place, (_, offset) in run], strict=True)
             pieces = [piece for place in places for piece in (self.leads[place], x[place], self.gap)]
             os.preadv(file, pieces, offsets[0])
-        for place, lead in enumerate(self.leads[: len(x)]):
-            y[place] = label(lead)
+
+    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+        self.pick(rows, x)
+        self.read_labels(y)
+
+    def slice(self, start: int, x: np.ndarray, y: np.ndarray) -> None:
+        self.run(start, x)
+        self.read_labels(y)
+
+    def read_labels(self, y: np.ndarray) -> None:
+        """Write the labels that were read with the images into `y`."""
+        for place, lead in enumerate(self.leads[: len(y)]):
+            y[place] = int(lead[: tarfile.BLOCKSIZE].rstrip(b"\0"))
 
     def sample(self, row: int) -> tuple[Any, Any]:
         tar, x, y = self.members[row]
@@ -134,8 +141,3 @@ class Tar(Format):
 
         paths = sorted(path.glob("*.tar"))
         return [bu.TarShards(paths, "npy", shape=shape, dtype="uint8"), bu.TarShards(paths, "cls")]
-
-
-def label(lead: bytearray) -> int:
-    """Return the number at the beginning of a block."""
-    return int(lead[: tarfile.BLOCKSIZE].rstrip(b"\0"))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.formats.base import GROUP, Grouped, Shape
-from benchmarks.workloads.base import Rows
+from benchmarks.formats.base import GROUP, Grouped, Rows, Shape
 
 
 class Columns(Grouped):
@@ -52,11 +51,10 @@ class Arrow(Columns):
         self.y = np.concatenate([batch["y"].to_numpy() for batch in batches])
         self.table, self.shape = pa.Table.from_batches(batches), shape
 
-    def take(self, rows: Rows, x: np.ndarray, y: np.ndarray) -> None:
+    def pick(self, rows: Rows, x: np.ndarray) -> None:
         groups, within = np.divmod(rows, GROUP)
         for place, (group, row) in enumerate(zip(groups.tolist(), within.tolist(), strict=True)):
             x[place] = self.x[group][row]
-        np.take(self.y, rows, out=y, mode="clip")
 
     def group(self, number: int) -> np.ndarray:
         images: np.ndarray = self.x[number]

@@ -1,4 +1,4 @@
-"""The peers: one file each in this folder.
+"""The peers: a file for each library or use in this folder.
 
 A module has ``VARIANTS``. Tables list them in the order of ``FAMILIES``, then of module names.
 """
@@ -12,12 +12,6 @@ from importlib import import_module
 from benchmarks.peers.base import Variant
 
 FAMILIES = ("plain", "ours", "torch", "tensorflow", "batchup")
-
-
-def find(module: str, name: str) -> Variant:
-    """Import a module and return its variant `name`; raise KeyError if there is none."""
-    variants: tuple[Variant, ...] = import_module(module).VARIANTS
-    return {variant.name: variant for variant in variants}[name]
 
 
 def known(kind: str) -> tuple[Variant, ...]:
@@ -43,15 +37,3 @@ def choose(variants: Iterable[Variant], usual: Sequence[str], names: Sequence[st
         return tuple(expected)
     named = [v for v in variants if v.name in names and v.name != v.family]
     return tuple(v for v in variants if v in named or (v in expected and not {v.name, v.family}.isdisjoint(names)))
-
-
-def check_names(what: str, choices: Iterable[str], text: str) -> list[str]:
-    """Return the names in a comma-separated list.
-
-    Raises:
-        ValueError: the list is empty, or a name is not among the choices.
-    """
-    names, choices = [name.strip() for name in text.split(",") if name.strip()], dict.fromkeys(choices)
-    if not names or not choices.keys() >= set(names):
-        raise ValueError(f"{what} must be among {', '.join(choices)}; got {text!r}")
-    return names

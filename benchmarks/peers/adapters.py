@@ -12,26 +12,21 @@ import numpy as np
 
 from benchmarks.peers.base import OURS, Variant
 from benchmarks.peers.ours import SEED, OurFeed
+from benchmarks.peers.torch_loader import as_it_is
 from benchmarks.workloads.base import Batch, Workload
 
 
-def to_torch(loader: Any) -> Any:
-    from batchup_ng.frameworks.torch import to_torch
-
-    return to_torch(loader)
+def to(name: str, loader: Any, **options: Any) -> Any:
+    """Return what the adapter ``to_<name>`` of batchup_ng makes of a loader."""
+    module = import_module(f"batchup_ng.frameworks.{'tensorflow' if name == 'tf_dataset' else name}")
+    return getattr(module, f"to_{name}")(loader, **options)
 
 
 def to_jax(loader: Any) -> Any:
     import jax
 
-    from batchup_ng.frameworks.jax import to_jax
-
     jax.config.update("jax_enable_x64", True)  # otherwise 64-bit labels become 32-bit ones
-    return to_jax(loader)
-
-
-def to_keras(loader: Any) -> Any:
-    return FedByKeras(loader)
+    return to("jax", loader)
 
 
 class FedByKeras:
@@ -41,39 +36,12 @@ class FedByKeras:
         os.environ["KERAS_BACKEND"] = "jax"
         from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-        from batchup_ng.frameworks.keras import to_keras
-
-        self.adapter = PyDatasetAdapter(to_keras(loader), shuffle=True)
+        self.adapter = PyDatasetAdapter(to("keras", loader), shuffle=True)
 
     def __iter__(self) -> Iterator[Batch]:
         self.adapter.on_epoch_begin()
         yield from self.adapter.get_jax_iterator()
         self.adapter.on_epoch_end()
-
-
-def to_tensorflow(loader: Any) -> Any:
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from batchup_ng.frameworks.tensorflow import to_tensorflow
-
-    return to_tensorflow(loader).map(lambda *tensors: SeenByNumPy(tensors))
-
-
-def to_tf_dataset(loader: Any) -> Any:
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from batchup_ng.frameworks.tensorflow import to_tf_dataset
-
-    dataset = to_tf_dataset(loader)
-    return Again(lambda: map(SeenByNumPy, dataset))
-
-
-class Again:
-    """An iterable that calls a function for each new iterator."""
-
-    def __init__(self, make: Callable[[], Iterator[Batch]]) -> None:
-        self.make = make
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self.make()
 
 
 class SeenByNumPy(tuple[Any, ...]):
@@ -83,13 +51,24 @@ class SeenByNumPy(tuple[Any, ...]):
         return np.asarray(memoryview(super().__getitem__(place)))
 
 
+class TensorFlow:
+    """An iterable of TensorFlow tensors."""
+
+    def __init__(self, name: str, loader: Any) -> None:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        self.batches = to(name, loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(SeenByNumPy, self.batches)
+
+
 ADAPTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "numpy": ("numpy", lambda loader: loader),
-    "torch": ("torch", to_torch),
+    "numpy": ("numpy", as_it_is),
+    "torch": ("torch", partial(to, "torch")),
     "jax": ("jax", to_jax),
-    "keras": ("keras", to_keras),
-    "tensorflow": ("tensorflow", to_tensorflow),
-    "tf-data": ("tensorflow", to_tf_dataset),
+    "keras": ("keras", FedByKeras),
+    "tensorflow": ("tensorflow", partial(TensorFlow, "tensorflow")),
+    "tf-data": ("tensorflow", partial(TensorFlow, "tf_dataset")),
 }
 """The library of each adapter, and a function from a ``bu.Loader`` to an iterable; each iteration is an epoch.
 
@@ -108,7 +87,7 @@ class AdapterFeed(OurFeed):
         import_module(library)
         self.hand_over = hand_over
         usual = "processes" if workload.kind == "python" else "threads"
-        self.options = {"pool": pool or usual, "workers": workers}
+        self.options: dict[str, Any] = {"pool": pool or usual, "workers": workers}
 
     def epoch(self, number: int) -> Iterator[Batch]:
         import batchup_ng as bu
@@ -122,13 +101,8 @@ class AdapterFeed(OurFeed):
 
 VARIANTS = tuple(
     Variant(
-        name=f"ours-to-{name}",
-        family=OURS,
-        module=__name__,
+        name=f"ours-to-{name}", family=OURS, needs=(library,), copies=2, usual=False,
         open=partial(AdapterFeed, library=library, hand_over=hand_over),
-        needs=("batchup_ng", library),
-        copies=2,
-        usual=False,
     )
     for name, (library, hand_over) in ADAPTERS.items()
-)
+)  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import OURS, Variant
+from benchmarks.peers.base import OURS, Feed, Variant
 from benchmarks.workloads import open_data
 from benchmarks.workloads.base import Batch, Workload
 
@@ -26,26 +26,17 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation in both libraries.
-
-    Attributes:
-        name: Short name.
-        title: Title on the page.
-        ours: Function that makes it from ``batchup_ng.augment``.
-        theirs: Function that makes it from ``torchvision.transforms.v2``.
-        floats: Whether images are float32 from 0 to 1.
-        whole: Whether it works only on whole batches, with their labels.
-    """
+    """One operation in both libraries."""
 
     name: str
-    title: str
-    ours: Callable[[Any], Any]
-    theirs: Callable[[Any], Any]
-    floats: bool = False
-    whole: bool = False
+    title: str  # on the page
+    ours: Callable[[Any], Any]  # makes it from batchup_ng.augment
+    theirs: Callable[[Any], Any]  # makes it from torchvision.transforms.v2
+    floats: bool = False  # whether images are float32 from 0 to 1
+    whole: bool = False  # whether it works only on whole batches, with their labels
 
 
-def normalizing(v2: Any, dtype: str) -> Any:
+def normalizing(v2: Any, dtype: str = "float32") -> Any:
     """Return the transform to float32 from 0 to 1, then normalised, then to `dtype`."""
     import torch
 
@@ -56,31 +47,16 @@ def normalizing(v2: Any, dtype: str) -> Any:
 def normalizes(layout: str, dtype: str) -> Operation:
     """Return the operation that normalises to a layout and dtype; torchvision's stays channels first."""
     return Operation(
-        f"normalize-{layout.lower()}-{dtype}",
-        f"normalize, to {dtype} {layout}",
-        lambda a: a.normalize(MEAN, STD, layout=layout, dtype=dtype),
-        partial(normalizing, dtype=dtype),
-    )
-
-
-def chain_of_ours(a: Any) -> Any:
-    return a.compose(
-        a.resized_crop(224),
-        a.flip(),
-        a.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
-        a.normalize(MEAN, STD, layout="NCHW"),
-    )
-
-
-def chain_of_theirs(v2: Any) -> Any:
-    steps = [v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
-    return v2.Compose([*steps, normalizing(v2, "float32")])
+        f"normalize-{layout.lower()}-{dtype}", f"normalize, to {dtype} {layout}",
+        lambda a: a.normalize(MEAN, STD, layout=layout, dtype=dtype), partial(normalizing, dtype=dtype),
+    )  # fmt: skip
 
 
 def bilinear(v2: Any) -> Any:
     return v2.InterpolationMode.BILINEAR
 
 
+NOTHING = Operation("", "", lambda a: a.compose(), lambda v2: v2.Identity())
 OPERATIONS = (
     Operation("flip", "flip, all", lambda a: a.flip(p=1.0), lambda v2: v2.RandomHorizontalFlip(1.0)),
     Operation("flip-vertical", "flip top and bottom, all", lambda a: a.flip(p=1.0, vertical=True),
@@ -113,36 +89,32 @@ OPERATIONS = (
               lambda v2: v2.MixUp(num_classes=CLASSES), floats=True, whole=True),
     Operation("cutmix", "cutmix", lambda a: a.cutmix(num_classes=CLASSES),
               lambda v2: v2.CutMix(num_classes=CLASSES), whole=True),
-    Operation("chain", "resized_crop, flip, color_jitter with hue, normalize to NCHW", chain_of_ours, chain_of_theirs),
+    Operation("chain", "resized_crop, flip, color_jitter with hue, normalize to NCHW",
+              lambda a: a.compose(a.resized_crop(224), a.flip(),
+                                  a.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+                                  a.normalize(MEAN, STD, layout="NCHW")),
+              lambda v2: v2.Compose([v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(),
+                                     v2.ColorJitter(0.4, 0.4, 0.4, 0.1), normalizing(v2)])),
 )  # fmt: skip
 
 
-class Ready:
+class Ready(Feed):
     """Batches in memory, in order. Without an operation they are delivered unchanged."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         images, labels = open_data(workload).columns
-        place = workload.detail.get("operation")
-        self.operation = None if place is None else OPERATIONS[place]
-        if self.operation is not None:
-            images = (images / 255).astype(np.float32) if self.operation.floats else images
+        self.operation = OPERATIONS[workload.detail["operation"]] if workload.detail else NOTHING
+        if self.operation.floats:
+            images = (images / 255).astype(np.float32)
+        if self.operation.whole:
             labels = labels % CLASSES
         starts = range(0, len(images), workload.batch_size)
         self.batches = [tuple(part[k : k + workload.batch_size] for part in (images, labels)) for k in starts]
-        self.lie_ready()
-
-    def lie_ready(self) -> None:
-        """Import the library and make the operation."""
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return iter(self.batches)
-
-    def close(self) -> None:
-        """Do nothing, because nothing was started."""
 
 
 class Ours(Ready):
-    def lie_ready(self) -> None:
+    def __init__(self, workload: Workload, workers: int) -> None:
+        super().__init__(workload, workers)
         import cv2
 
         from batchup_ng import SampleRng, augment
@@ -151,12 +123,7 @@ class Ours(Ready):
         cv2.setNumThreads(1)
         memory = BufferPool()
         self.lent = [(memory.empty(x.shape, x.dtype), y) for x, y in self.batches]
-        # As in a map of a source, the operation owns the batch.
-        self.apply = (
-            partial(self.operation.ours(augment).writing_to, (0,))
-            if self.operation
-            else lambda x, y, rng: (x, y)
-        )
+        self.apply = partial(self.operation.ours(augment).writing_to, (0,))  # it owns the batch, as in source.map
         self.rng = SampleRng
 
     def epoch(self, number: int) -> Iterator[Batch]:
@@ -170,23 +137,20 @@ class Ours(Ready):
 
 class Theirs(Ready):
     def __init__(self, workload: Workload, workers: int, each: bool) -> None:
-        self.each = each
         super().__init__(workload, workers)
-
-    def lie_ready(self) -> None:
         import torch
 
         torch.set_num_threads(1)
         turned = [(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), y) for x, y in self.batches]
         self.batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in turned]
-        self.apply = self.operation.theirs(torchvision_v2()) if self.operation else lambda x, y: (x, y)
+        self.apply, self.each = self.operation.theirs(torchvision_v2()), each
 
     def epoch(self, number: int) -> Iterator[Batch]:
         import torch
 
         torch.manual_seed(number)
         for x, y in self.batches:
-            if self.operation is None or self.operation.whole:
+            if self.operation.whole:
                 yield self.apply(x, y)
             else:
                 yield torch.stack([self.apply(image) for image in x]) if self.each else self.apply(x), y
@@ -208,9 +172,9 @@ def torchvision_v2() -> Any:
     return v2
 
 
-make = partial(Variant, module=__name__, workloads=("photographs",))
+make = partial(Variant, workloads=("photographs",))
 VARIANTS = (
-    make(name="ours-augment", family=OURS, open=Ours, needs=("batchup_ng", "cv2")),
+    make(name="ours-augment", family=OURS, open=Ours, needs=("cv2",)),
     make(name="torchvision-images", family="torchvision", open=partial(Theirs, each=True), needs=("torchvision",)),
     make(name="torchvision-batch", family="torchvision", open=partial(Theirs, each=False), needs=("torchvision",)),
 )

@@ -6,13 +6,17 @@ calls, never at the top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from benchmarks.workloads.base import Batch, Workload
+from benchmarks.workloads.base import Batch, Rows, Workload
 
 OURS, BEFORE = "ours", "before"
+AHEAD = 16
+"""Batches that the hand-written loops have in flight."""
+T = TypeVar("T")
 
 
 class Feed(Protocol):
@@ -26,34 +30,68 @@ class Feed(Protocol):
         """Yield the shuffled batches of an epoch: arrays or tensors in memory, each valid until the next."""
 
     def close(self) -> None:
-        """Stop the pool or the workers; the next epoch would start them again."""
+        """Stop the pool or the workers, if there are any; the next epoch would start them again."""
+
+
+class Loaded(Feed):
+    """A loader that draws its own orders: the first epoch makes it.
+
+    Args:
+        make: Function that makes the loader, an iterable.
+        each: Function that is applied to each batch; None for no function.
+    """
+
+    def __init__(self, make: Callable[[], Any], each: Callable[[Any], Batch] | None = None) -> None:
+        self.make, self.each = make, each
+        self.loader: Any = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        if self.loader is None:
+            self.loader = self.make()
+        return iter(self.loader) if self.each is None else map(self.each, self.loader)
+
+    def close(self) -> None:
+        """Close the loader, or drop it: workers of PyTorch's loaders end with the last reference."""
+        if hasattr(self.loader, "close"):
+            self.loader.close()
+        self.loader = None
+
+
+def in_flight(
+    batches: Iterable[Rows], start: Callable[[int, Rows], T], finish: Callable[[T], Batch]
+) -> Iterator[Batch]:
+    """Yield batches in order, with `AHEAD` of them in flight.
+
+    Args:
+        batches: The rows of each batch.
+        start: Called with the number of a batch and its rows; begins the work and returns an object that stands for it.
+        finish: Called with that object; waits for the batch and returns it.
+    """
+    running: deque[T] = deque()
+    for number, rows in enumerate(batches):
+        if len(running) == AHEAD:
+            yield finish(running.popleft())
+        running.append(start(number, rows))
+    while running:
+        yield finish(running.popleft())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """One way to use one library.
 
-    Attributes:
-        name: Unique name, by convention ``<family>-<how>``.
-        family: The library, as ``--peers`` calls it.
-        module: ``__name__`` of the module whose ``VARIANTS`` contains it; the peer's process imports that module.
-        open: Called in the peer's process with the workload and the number of workers.
-        needs: Modules; if one is missing, the variant is absent.
-        copies: Approximate number of copies of the workload's ``nbytes`` in all its processes together.
-        workloads: Workloads that it can deliver; empty for all.
-        usual: Whether it takes part in studies that do not name it.
-        checkout: Checkout with the library; empty for this tree.
+    ``open`` is called in the peer's process with the workload and the number of workers. It is sent there as a pickle:
+    a class, a function, or a ``partial`` of one.
     """
 
-    name: str
-    family: str
-    module: str
+    name: str  # unique, by convention <family>-<how>
+    family: str  # the library, as --peers calls it
     open: Callable[[Workload, int], Feed]
-    needs: tuple[str, ...] = ()
-    copies: int = 1
-    workloads: tuple[str, ...] = ()
-    usual: bool = True
-    checkout: str = ""
+    needs: tuple[str, ...] = ()  # modules; if one is missing, the variant is absent
+    copies: int = 1  # about how often the workload's bytes are in all its processes together
+    workloads: tuple[str, ...] = ()  # that it can deliver; empty for all
+    usual: bool = True  # whether it takes part in studies that do not name it
+    checkout: str = ""  # with the library; empty for this tree
 
     @property
     def original(self) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import Variant
+from benchmarks.peers.base import Feed, Variant
 from benchmarks.workloads import open_data
 from benchmarks.workloads.base import Batch, Workload
 
 
-class BatchupFeed:
+class BatchupFeed(Feed):
     """A data source with a pool that the first epoch makes. Without `pool`, the source's own iterator."""
 
     def __init__(self, workload: Workload, workers: int, pool: str = "") -> None:
@@ -44,7 +44,7 @@ class BatchupFeed:
         self.feed = None
 
 
-make = partial(Variant, module=__name__, family="batchup", needs=("batchup", "six", "joblib"))
+make = partial(Variant, family="batchup", needs=("batchup", "six", "joblib"))
 VARIANTS = (
     make(name="batchup-serial", open=BatchupFeed),
     make(name="batchup-threads", open=partial(BatchupFeed, pool="WorkerThreadPool")),

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.adapters import AdapterFeed
-from benchmarks.peers.base import OURS, Variant
-from benchmarks.peers.torch_loader import Batches, TorchFeed, tensors
+from benchmarks.peers.adapters import AdapterFeed, to
+from benchmarks.peers.base import OURS, Feed, Loaded, Variant
+from benchmarks.peers.torch_loader import Batches, tensors, torch_loader
 from benchmarks.workloads import open_data
 from benchmarks.workloads.base import Batch, Workload
 
@@ -26,45 +26,39 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class SameBatch:
+class SameBatch(Feed):
     """A batch that stays on the device."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         rows = np.arange(min(workload.batch_size, workload.samples))
-        x, y = tensors(open_data(workload).batch(rows))
-        self.batch = x.permute(0, 3, 1, 2).to(device()), y.to(device())
+        self.batch = on_device(tensors(open_data(workload).batch(rows)))
         self.batches = -(-workload.samples // workload.batch_size)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return repeat(self.batch, self.batches)
 
-    def close(self) -> None:
-        """Do nothing, because nothing was started."""
+
+def on_device(batch: Any) -> Batch:
+    """Start the copies of a batch to the device; return it with channels first."""
+    x, y = (tensor.to(device(), non_blocking=True) for tensor in batch)
+    return x.permute(0, 3, 1, 2), y
 
 
 def to_device(loader: Any) -> Any:
-    from batchup_ng.frameworks.torch import to_torch
-
-    return to_torch(loader, device=device(), channels_first=True)
+    return to("torch", loader, device=device(), channels_first=True)
 
 
-class TorchOnDevice(TorchFeed):
-    """Whole batches, pinned by the loader's own thread. The loop starts their copies and does not wait for them."""
-
-    def __init__(self, workload: Workload, workers: int) -> None:
-        super().__init__(workload, workers, Batches, collate_fn=tensors, pin_memory=device() == "cuda")
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        for x, y in super().epoch(number):
-            x, y = (tensor.to(device(), non_blocking=True) for tensor in (x, y))
-            yield x.permute(0, 3, 1, 2), y
+def pinned(workload: Workload, workers: int) -> Loaded:
+    """Return PyTorch's loader of whole batches, pinned by its own thread. The loop does not wait for their copies."""
+    options = {"collate_fn": tensors, "pin_memory": device() == "cuda"}
+    return torch_loader(workload, workers, Batches, on_device, **options)
 
 
-make = partial(Variant, module=__name__, needs=("torch",), workloads=("decoded", "images"), usual=False)
+make = partial(Variant, needs=("torch",), workloads=("decoded", "images"), usual=False)
 ours = partial(AdapterFeed, library="torch", hand_over=to_device)
 VARIANTS = (
     make(name="plain-same-batch", family="plain", open=SameBatch),
     make(name="ours-threads-device", family=OURS, open=partial(ours, pool="threads")),
     make(name="ours-processes-device", family=OURS, open=partial(ours, pool="processes"), copies=2),
-    make(name="torch-device", family="torch", open=TorchOnDevice),
+    make(name="torch-device", family="torch", open=pinned),
 )

@@ -20,16 +20,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections import deque
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import OURS, Variant
+from benchmarks.peers.base import AHEAD, OURS, Feed, Variant, in_flight
 from benchmarks.peers.ours import OurFeed
-from benchmarks.peers.plain_threads import AHEAD
 from benchmarks.workloads import images, open_data
 from benchmarks.workloads.base import Batch, Data, Rows, Workload, shuffled
 
@@ -38,8 +37,8 @@ BLOCK, LOCAL, TOGETHER = 2_000, 1_000, 16
 slower with 1 and with 4."""
 
 
-class Connection:
-    """A Ray cluster of only this machine."""
+class Ray(Feed):
+    """A feed with a Ray cluster of only this machine, which its first epoch starts."""
 
     def __init__(self, workload: Workload, workers: int) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -50,7 +49,7 @@ class Connection:
         self.folder = ""  # for its sockets, whose names may have at most 107 bytes
         self.figures: dict[str, float] = {}
 
-    def open(self) -> None:
+    def connect(self) -> None:
         """Start Ray if it does not run."""
         if not self.ray.is_initialized():
             self.folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
@@ -64,24 +63,56 @@ class Connection:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Ours(OurFeed):
+class Ours(Ray):
     """Our pool of actors."""
 
     def __init__(self, workload: Workload, workers: int, *, copy: bool) -> None:
         super().__init__(workload, workers)
         import batchup_ng as bu
 
-        self.connection = Connection(workload, workers)
-        self.figures = self.connection.figures
-        self.make = partial(bu.WorkerRayPool, actors=workers, copy=copy)
+        self.feed = OurFeed(workload, workers)
+        self.feed.make = partial(bu.WorkerRayPool, actors=workers, copy=copy)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        self.connection.open()
-        return super().epoch(number)
+        self.connect()
+        return self.feed.epoch(number)
 
     def close(self) -> None:
+        self.feed.close()
         super().close()
-        self.connection.close()
+
+
+class Theirs(Ray):
+    """A feed without our library, whose first epoch also puts the data into Ray's store."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        super().__init__(workload, workers)
+        self.workload = images.decoded(workload, "turbo") if workload.kind == "images" else workload
+        self.workers, self.size = workers, workload.batch_size
+        self.data = open_data(self.workload)
+        self.stored: Any = None
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        self.connect()
+        if self.stored is None:
+            self.stored = self.store()
+        return self.batches(number)
+
+    def store(self) -> Any:
+        """Put the data into Ray's store; return the reference."""
+        return self.ray.put(self.data)
+
+    @abstractmethod
+    def batches(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch from the stored data."""
+
+    def tables(self, data: Any, **options: Any) -> Any:
+        """Return the batches of a data set of Ray Data."""
+        return data.iter_batches(batch_size=self.size, batch_format="numpy", prefetch_batches=AHEAD, **options)
+
+    def close(self) -> None:
+        self.stored = None
+        super().close()
 
 
 class Reader:
@@ -97,56 +128,26 @@ class Reader:
         return out
 
 
-class Feed:
-    """Shared base of the variants without our library."""
-
-    def __init__(self, workload: Workload, workers: int) -> None:
-        self.workload = images.decoded(workload, images.by_turbo) if workload.kind == "images" else workload
-        self.workers = workers
-        self.data = open_data(self.workload)
-        self.connection = Connection(workload, workers)
-        self.figures = self.connection.figures
-        self.stored: Any = None
-
-    def open(self) -> None:
-        """Start Ray, and store the data for all epochs."""
-        self.connection.open()
-        if self.stored is None:
-            self.stored = self.store(self.connection.ray)
-
-    def store(self, ray: Any) -> Any:
-        """Put the data into Ray's store; return the reference."""
-        return ray.put(self.data)
-
-    def close(self) -> None:
-        self.stored = None
-        self.connection.close()
-
-
-class Actors(Feed):
+class Actors(Theirs):
     """A loop over bare actors, which get row numbers. Batches arrive in order."""
 
     def __init__(self, workload: Workload, workers: int, *, copy: bool) -> None:
         super().__init__(workload, workers)
-        self.slot = self.data.batch(np.zeros(workload.batch_size, np.int64)) if copy else None
+        self.slot = self.data.batch(np.zeros(self.size, np.int64)) if copy else None
 
-    def store(self, ray: Any) -> Any:
-        data, actor = ray.put(self.data), ray.remote(Reader)
-        return [actor.remote(data, self.workload.batch_size) for _ in range(self.workers)]
+    def store(self) -> Any:
+        data, actor = self.ray.put(self.data), self.ray.remote(Reader)
+        return [actor.remote(data, self.size) for _ in range(self.workers)]
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.open()
-        running: deque[Any] = deque()
-        for k, rows in enumerate(shuffled(self.workload, number)):
-            if len(running) == AHEAD:
-                yield self.oldest(running)
-            running.append(self.stored[k % self.workers].batch.remote(rows))
-        while running:
-            yield self.oldest(running)
+    def batches(self, number: int) -> Iterator[Batch]:
+        def start(k: int, rows: Rows) -> Any:
+            return self.stored[k % self.workers].batch.remote(rows)
 
-    def oldest(self, running: deque[Any]) -> Batch:
-        """Wait for the next batch and return it."""
-        batch: Batch = self.connection.ray.get(running.popleft())
+        return in_flight(shuffled(self.workload, number), start, self.finish)
+
+    def finish(self, call: Any) -> Batch:
+        """Wait for a batch; return it, or a copy."""
+        batch: Batch = self.ray.get(call)
         if self.slot is None:
             return batch
         copies = [array[: len(each)] for array, each in zip(self.slot, batch, strict=True)]
@@ -162,62 +163,52 @@ def read(table: dict[str, Any], data: Any) -> dict[str, Any]:
     return dict(zip("xy", ray.get(data).batch(table["data"]), strict=False))
 
 
-class DataOfRows(Feed):
+class DataOfRows(Theirs):
     """Ray Data over row numbers."""
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.open()
-        size = self.workload.batch_size
+    def batches(self, number: int) -> Iterator[Batch]:
         order = np.concatenate(list(shuffled(self.workload, number)))
-        rows = self.connection.ray.data.from_numpy(np.split(order, range(size * TOGETHER, len(order), size * TOGETHER)))
-        batches = rows.map_batches(read, batch_size=size, fn_kwargs={"data": self.stored})
-        for table in batches.iter_batches(batch_size=size, batch_format="numpy", prefetch_batches=AHEAD):
-            yield list(table.values())
+        size = self.size * TOGETHER
+        rows = self.ray.data.from_numpy(np.split(order, range(size, len(order), size)))
+        batches = rows.map_batches(read, batch_size=self.size, fn_kwargs={"data": self.stored})
+        return (list(table.values()) for table in self.tables(batches))
 
 
-class DataOfBlocks(Feed):
-    """Ray Data over blocks of the samples."""
+class DataOfBlocks(Theirs):
+    """Ray Data over blocks of the samples; with `whole`, all rows are shuffled."""
 
     def __init__(self, workload: Workload, workers: int, *, whole: bool = False) -> None:
         super().__init__(workload, workers)
         self.whole = whole
 
-    def store(self, ray: Any) -> Any:
+    def store(self) -> Any:
         import pyarrow
         from ray.data.extensions import ArrowTensorArray
 
         x, y = self.data.columns
         parts = [slice(k, k + BLOCK) for k in range(0, len(y), BLOCK)]
         tables = [pyarrow.table({"x": ArrowTensorArray.from_numpy(x[part]), "y": y[part]}) for part in parts]
-        return ray.data.from_arrow(tables)
+        return self.ray.data.from_arrow(tables)
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.open()
-        size = {"batch_size": self.workload.batch_size, "batch_format": "numpy", "prefetch_batches": AHEAD}
+    def batches(self, number: int) -> Iterator[Batch]:
         if self.whole:
-            batches = self.stored.random_shuffle(seed=number).iter_batches(**size)
+            tables = self.tables(self.stored.random_shuffle(seed=number))
         else:
             local = {"local_shuffle_buffer_size": LOCAL, "local_shuffle_seed": number}
-            batches = self.stored.randomize_block_order(seed=number).iter_batches(**size, **local)
-        for table in batches:
-            yield table["x"], table["y"]
+            tables = self.tables(self.stored.randomize_block_order(seed=number), **local)
+        return ((table["x"], table["y"]) for table in tables)
 
 
-class DataOfFiles(Feed):
+class DataOfFiles(Theirs):
     """Ray Data over images. Labels are looked up by path."""
 
-    def store(self, ray: Any) -> Any:
+    def store(self) -> Any:
         pictures, labels = self.data.columns
         return dict(zip(pictures.paths, labels, strict=True))
 
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.open()
-        read = self.connection.ray.data.read_images(
-            list(self.stored), size=images.SIZE, mode="RGB", include_paths=True, shuffle="files"
-        )
-        for table in read.iter_batches(
-            batch_size=self.workload.batch_size, batch_format="numpy", prefetch_batches=AHEAD
-        ):
+    def batches(self, number: int) -> Iterator[Batch]:
+        options = {"size": images.SIZE, "mode": "RGB", "include_paths": True, "shuffle": "files"}
+        for table in self.tables(self.ray.data.read_images(list(self.stored), **options)):
             yield table["image"], np.array([self.stored[path] for path in table["path"]])
 
 
@@ -226,8 +217,8 @@ def by_kind(workload: Workload, workers: int) -> Feed:
     return (DataOfFiles if workload.kind == "images" else DataOfBlocks)(workload, workers)
 
 
-make = partial(Variant, module=__name__, needs=("ray",), copies=2, workloads=("arrays", "images", "empty"), usual=False)
-ours = partial(make, family=OURS, needs=("batchup_ng", "ray"))
+make = partial(Variant, needs=("ray",), copies=2, workloads=("arrays", "images", "empty"), usual=False)
+ours = partial(make, family=OURS)
 theirs = partial(make, family="ray", needs=("ray", "pyarrow"))
 VARIANTS = (
     make(name="plain-ray", family="plain", open=partial(Actors, copy=True)),

@@ -1,20 +1,22 @@
-"""``torch.utils.data.DataLoader`` in its best settings.
+"""``torch.utils.data.DataLoader``: in its best settings, and with a pool of ours in its place. Its workers stay.
 
 ``torch-none`` and ``torch-workers`` read one sample at a time with the default collate, as most programs do. The data
 set of the others has ``__getitems__``: it reads a batch at once without a further copy, the fastest way that the public
-interface allows. Workers stay. The start method is the platform's default unless the name says another.
+interface allows. The start method is the platform's default unless the name says another.
+
+The variants ``dataloader`` make the same object with and without our pool, from the data set that its users would have:
+a ``TensorDataset`` of arrays, a ``datasets.Dataset`` of a table, else a class with ``__getitem__``.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.base import Variant
+from benchmarks.peers.base import OURS, Loaded, Variant
 from benchmarks.workloads import open_data
 from benchmarks.workloads.base import Batch, Data, Workload
 
@@ -51,9 +53,9 @@ class Tensors(Samples):
         return tuple([column[rows] for column in self.columns])
 
 
-def as_it_is(batch: Batch) -> Batch:
-    """Return the batch unchanged; the collate of :class:`Tensors`."""
-    return batch
+def as_it_is(anything: Any) -> Any:
+    """Return the argument; the collate of :class:`Tensors`."""
+    return anything
 
 
 def tensors(batch: Batch) -> Batch:
@@ -63,49 +65,81 @@ def tensors(batch: Batch) -> Batch:
     return tuple([torch.from_numpy(array) for array in batch])
 
 
-class Loaded:
-    """A loader that the first epoch makes by calling ``make``."""
+def torch_loader(
+    workload: Workload, workers: int, dataset: type[Samples] = Samples, each: Any = None, **options: Any
+) -> Loaded:
+    """Return PyTorch's loader, with workers unless ``in_workers=False``; `each` is applied to its batches."""
+    import torch.utils.data
 
-    make: Callable[[], Any]
-    loader: Any = None
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        self.loader = self.loader or self.make()
-        return iter(self.loader)
-
-    def close(self) -> None:
-        """Drop the loader; its workers end with the last reference."""
-        self.loader = None
+    if options.pop("in_workers", True):
+        options |= {"num_workers": workers, "persistent_workers": True}
+    loader: Any = torch.utils.data.DataLoader  # its type hint demands a subclass of Dataset, its code does not
+    data, shuffle = dataset(open_data(workload), workload.samples), workload.order != "contiguous"
+    return Loaded(partial(loader, data, workload.batch_size, shuffle=shuffle, **options), each)
 
 
-class TorchFeed(Loaded):
-    """PyTorch's own loader."""
-
-    def __init__(self, workload: Workload, workers: int, dataset: type[Samples] = Samples, **options: Any) -> None:
-        import torch.utils.data
-
-        options = {"batch_size": workload.batch_size, **options}
-        if options.pop("in_workers", True):
-            options |= {"num_workers": workers, "persistent_workers": True}
-        loader: Any = torch.utils.data.DataLoader  # its type hint demands a subclass of Dataset, its code does not
-        options["shuffle"] = workload.order != "contiguous"
-        self.make = partial(loader, dataset(open_data(workload), workload.samples), **options)
-
-
-def open_tensors(workload: Workload, workers: int) -> TorchFeed:
+def open_tensors(workload: Workload, workers: int) -> Loaded:
     """Return the feed of ``torch-tensors``."""
     multiprocessing.set_forkserver_preload(["torch", __name__])
-    return TorchFeed(workload, workers, Tensors, collate_fn=as_it_is, multiprocessing_context="forkserver")
+    return torch_loader(workload, workers, Tensors, collate_fn=as_it_is, multiprocessing_context="forkserver")
 
 
-make = partial(Variant, module=__name__, family="torch", needs=("torch",))
-whole = partial(TorchFeed, dataset=Batches, collate_fn=tensors)
+def dataloader(workload: Workload, workers: int, *, pooled: bool = False, in_workers: bool = False) -> Loaded:
+    """Return a ``DataLoader`` over the data set that PyTorch users would make, alone or on a pool of ours."""
+    import torch.utils.data
+
+    options: dict[str, Any] = {"num_workers": workers, "persistent_workers": True} if in_workers else {}
+    make = partial(torch.utils.data.DataLoader, dataset_of(workload), workload.batch_size, shuffle=True, **options)
+    each = parts if workload.kind == "table" else None
+    if not pooled:
+        return Loaded(make, each)
+    from batchup_ng.frameworks.torch import from_dataloader
+
+    return Loaded(lambda: from_dataloader(make(), workers=workers), each)
+
+
+def dataset_of(workload: Workload) -> Any:
+    """Return the data set that PyTorch users would make from the data."""
+    import torch.utils.data
+
+    data = open_data(workload)
+    if workload.kind in ("arrays", "digits"):
+        return torch.utils.data.TensorDataset(*[torch.from_numpy(column) for column in data.columns])
+    if workload.kind == "table":
+        import datasets  # type: ignore[import-untyped]  # ships no types
+        import tqdm
+
+        tqdm.tqdm.monitor_interval = 0  # otherwise even hidden progress bars start a thread
+        return datasets.Dataset.from_dict(dict(zip("xy", data.columns, strict=True))).with_format("torch")
+    return Samples(data, workload.samples)
+
+
+def parts(batch: Any) -> Batch:
+    """Return the columns of a batch by name, as a list in order."""
+    return [batch["x"], batch["y"]]
+
+
+make = partial(Variant, family="torch", needs=("torch",))
+whole = partial(torch_loader, dataset=Batches, collate_fn=tensors)
+DATALOADERS = tuple(
+    make(name=f"{name}{suffix}", family=family, open=opened, needs=needs, workloads=kinds, copies=2, usual=False)
+    for suffix, kinds, needs in (
+        ("", ("arrays", "digits", "images", "python"), ("torch",)),
+        ("-table", ("table",), ("torch", "datasets")),
+    )
+    for name, family, opened in (
+        ("dataloader", "torch", dataloader),
+        ("dataloader-workers", "torch", partial(dataloader, in_workers=True)),
+        ("ours-dataloader", OURS, partial(dataloader, pooled=True)),
+    )
+)
 VARIANTS = (
-    make(name="torch-none", open=partial(TorchFeed, in_workers=False)),
-    make(name="torch-workers", open=TorchFeed),
+    make(name="torch-none", open=partial(torch_loader, in_workers=False)),
+    make(name="torch-workers", open=torch_loader),
     make(name="torch-getitems-none", open=partial(whole, in_workers=False)),
     make(name="torch-getitems", open=whole),
     make(name="torch-forkserver", open=partial(whole, multiprocessing_context="forkserver"), copies=4, usual=False),
     make(name="torch-spawn", open=partial(whole, multiprocessing_context="spawn"), copies=4, usual=False),
     make(name="torch-tensors", open=open_tensors, copies=3, workloads=("arrays",), usual=False),
+    *DATALOADERS,
 )

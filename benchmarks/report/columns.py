@@ -28,9 +28,9 @@ def number(value: float) -> str:
     return text if value and "e" not in text else f"{round(value, 6) + 0.0:.6f}".rstrip("0").rstrip(".")
 
 
-def times(value: float | None) -> str:
-    """Return a ratio as text; ``n/a`` if there is none."""
-    return "n/a" if value is None or math.isnan(value) else f"{value:.2f}"
+def times(value: float) -> str:
+    """Return a ratio as text; ``n/a`` for NaN."""
+    return "n/a" if math.isnan(value) else f"{value:.2f}"
 
 
 def middle(outcome: Outcome, reading: Reading) -> float:
@@ -45,9 +45,10 @@ def ratios(reading: Reading, of: Outcome, to: Outcome) -> list[float]:
     return [a / b if b else math.nan for a, b in zip(map(reading, of.rounds), map(reading, to.rounds), strict=False)]
 
 
-def ratio(reading: Reading, of: Outcome, to: Outcome) -> float | None:
-    """Return the median of the ratios, or None if there are none."""
-    return median(found) if (found := ratios(reading, of, to)) else None
+def ratio(reading: Reading, of: Outcome, to: Outcome | None) -> float:
+    """Return the median of the ratios; NaN if there are none."""
+    found = ratios(reading, of, to) if to else []
+    return median(found) if found else math.nan
 
 
 def median_cell(outcome: Outcome, reading: Reading) -> str:
@@ -66,9 +67,20 @@ def first_cell(outcome: Outcome, reading: Reading) -> str:
     return number(math.nan if outcome.first is None else reading(outcome.first))
 
 
+def half_way_cell(outcome: Outcome, reading: Reading) -> str:
+    """Return the reading after half of the epochs, when buffers have reached their full size."""
+    return number(reading(outcome.rounds[len(outcome.rounds) // 2]))
+
+
+def furthest_cell(outcome: Outcome, reading: Reading) -> str:
+    """Return the largest difference of a later epoch from the middle one, up or down."""
+    half_way, *later = map(reading, outcome.rounds[len(outcome.rounds) // 2 :])
+    return number(max((value - half_way for value in later), key=abs, default=0.0))
+
+
 @dataclass(frozen=True)
 class Column:
-    """A heading, a reading of an epoch, and a function from a variant's epochs to its cell."""
+    """A heading, a figure of an epoch, and a function from a variant's epochs to its cell."""
 
     title: str
     reading: Reading

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from benchmarks.formats import FORMATS
 from benchmarks.plan import Result
-from benchmarks.records import Outcome
 from benchmarks.report.columns import middle, number, ratio, times
 from benchmarks.report.pages import HOW_RATIOS, table
 
 ORDERS = {"random": "at random", "blocks": "in blocks", "contiguous": "in order"}
 """Names of a workload's orders in the tables."""
-POOLS = [(order, f"ours-{pool}") for order in ORDERS for pool in ("threads", "processes")]
-OVERVIEW = [*POOLS, ("random", "torch-workers")]
+OVERVIEW = [*((order, f"ours-{pool}") for order in ORDERS for pool in ("threads", "processes")),
+            ("random", "torch-workers")]  # fmt: skip
 """Columns of the first table: the order and the variant."""
 
 
@@ -22,46 +21,34 @@ def tables(results: Sequence[Result]) -> list[str]:
     formats: dict[str, dict[str, Result]] = {}
     for result in results:
         formats.setdefault(FORMATS[result.workload.detail["format"]].title, {})[result.workload.order] = result
-    rows = [
-        [title, gigabytes(orders), *(milliseconds(orders.get(order), name) for order, name in OVERVIEW)]
-        for title, orders in formats.items()
-    ]
+    rows = []
+    for title, orders in formats.items():
+        gigabytes = next(iter(orders.values())).workload.detail["bytes"] * 1e-9
+        cells = [milliseconds(orders.get(order), name) for order, name in OVERVIEW]
+        rows.append([title, number(gigabytes), *cells])
     heads = [f"{ORDERS[order]}, {name.removeprefix('ours-')}" for order, name in OVERVIEW]
     parts = ["Milliseconds of a batch, median over the rounds:", table(["format", "GB", *heads], rows)]
     for order, how in ORDERS.items():
         chosen = {title: orders[order] for title, orders in formats.items() if order in orders}
-        names = dict.fromkeys(name for result in chosen.values() for name in found(result))
-        rows = [[title, batches(each), *(compared(each, name) for name in names)] for title, each in chosen.items()]
+        names = dict.fromkeys(name for result in chosen.values() for name in result.told)
+        rows = []
+        for title, result in chosen.items():
+            batches = -(-result.workload.samples // result.workload.batch_size)
+            rows.append([title, str(batches), *(compared(result, name) for name in names)])
         lead = f"Rows {how}; in brackets the rate as a multiple of that of the plain loop {HOW_RATIOS}:"
         parts += [lead, table(["format", "batches", *names], rows)] if names else []
     return parts
 
 
-def found(result: Result) -> dict[str, Outcome]:
-    """Return the measured variants."""
-    return {outcome.name: outcome for outcome in result.outcomes if outcome.told}
-
-
-def gigabytes(orders: dict[str, Result]) -> str:
-    """Return the size of the file in GB."""
-    return number(next(iter(orders.values())).workload.detail["bytes"] * 1e-9)
-
-
-def batches(result: Result) -> str:
-    """Return the number of batches of an epoch."""
-    return str(-(-result.workload.samples // result.workload.batch_size))
-
-
 def milliseconds(result: Result | None, name: str) -> str:
     """Return the median of a variant."""
-    outcome = found(result).get(name) if result else None
-    return number(middle(outcome, result.part.reading)) if result and outcome else "–"
+    return number(middle(result.told[name], result.part.reading)) if result and name in result.told else "–"
 
 
 def compared(result: Result, name: str) -> str:
     """Return the median of a variant, with its rate as a multiple of the plain loop's."""
-    outcomes = found(result)
-    plain = outcomes.get(result.part.usual[0])
-    if plain is None or name not in outcomes or outcomes[name] is plain:
+    plain = result.part.usual[0]
+    if name == plain or not result.told.keys() >= {name, plain}:
         return milliseconds(result, name)
-    return f"{milliseconds(result, name)} ({times(ratio(result.part.reading, plain, outcomes[name]))})"
+    rate = ratio(result.part.reading, result.told[plain], result.told[name])
+    return f"{milliseconds(result, name)} ({times(rate)})"

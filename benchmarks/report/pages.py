@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any
 
 from tabulate import tabulate
 
 from benchmarks.peers.base import BEFORE, OURS
-from benchmarks.plan import Part, Result, Study
+from benchmarks.plan import Result, Study
 from benchmarks.records import Outcome
 from benchmarks.report.columns import middle, number, ratio, ratios, times
 
@@ -30,12 +31,11 @@ def without_paths(text: str) -> str:
 
 def page(study: Study, setting: Mapping[str, Any], results: Sequence[Result]) -> str:
     """Return the report as a page of Markdown."""
-    parts = [_heading(study, setting, results)]
     tables_of_all = study.tables or (_across if study.across else None)
-    parts += tables_of_all(results) if tables_of_all else []
+    parts = [_heading(study, setting, results), *(tables_of_all(results) if tables_of_all else [])]
     for result in results:
         tables = [] if tables_of_all else [_table(result), _against(result)]
-        body = [part for part in (_waves(result.outcomes), *tables, _missing(result.outcomes)) if part]
+        body = [part for part in (_waves(result), *tables, _missing(result)) if part]
         several = len(results) > 1 and body
         parts += [f"### {result.part.title}\n\n{_amount(result)}." if several else "", *body]
     return "\n\n".join(part for part in [*parts, changes(results)] if part) + "\n"
@@ -55,14 +55,14 @@ def _amount(result: Result) -> str:
     return f"{result.workload.samples:,} samples, batch {result.workload.batch_size:,}"
 
 
-def _waves(outcomes: Sequence[Outcome]) -> str:
-    count = max((outcome.wave for outcome in outcomes), default=0) + 1
+def _waves(result: Result) -> str:
+    count = max((outcome.wave for outcome in result.outcomes), default=0) + 1
     lack = f"Measured in {count} waves, as memory does not hold all at once"
     return "" if count == 1 else f"{lack}; ratios across waves compare different minutes."
 
 
-def _missing(outcomes: Sequence[Outcome]) -> str:
-    missing = [outcome for outcome in outcomes if outcome.status != "measured"]
+def _missing(result: Result) -> str:
+    missing = [outcome for outcome in result.outcomes if outcome.status != "measured"]
     return "\n".join(f"- {outcome.name}: {outcome.status}, {without_paths(outcome.detail)}" for outcome in missing)
 
 
@@ -74,14 +74,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _table(result: Result) -> str:
     """Return a table with a row for each measured variant."""
-    columns, told = result.part.columns, [outcome for outcome in result.outcomes if outcome.told]
-    rows = [[one.name, *(column.cell(one, column.reading) for column in columns)] for one in told]
+    columns = result.part.columns
+    rows = [[name, *(column.cell(one, column.reading) for column in columns)] for name, one in result.told.items()]
     return table(["variant", *(column.title for column in columns)], rows)
 
 
 def _against(result: Result) -> str:
     """Return the ratios of our variants to each other variant; empty if there is nothing to compare."""
-    part, told = result.part, [outcome for outcome in result.outcomes if outcome.told]
+    part, told = result.part, result.told.values()
     ours = [outcome for outcome in told if outcome.family == OURS]
     others = [outcome for outcome in told if outcome.family not in (OURS, BEFORE)]
     if not ours or not others:
@@ -93,22 +93,21 @@ def _against(result: Result) -> str:
 
 def _across(results: Sequence[Result]) -> list[str]:
     """Return a table of medians, then a table of ratios for each variant of ours, with a column for each part."""
-    names = list(dict.fromkeys(outcome.name for result in results for outcome in result.outcomes if outcome.told))
-    found = [{outcome.name: outcome for outcome in result.outcomes if outcome.told} for result in results]
-    ours = [n for n in names if any(n in outcomes and outcomes[n].family == OURS for outcomes in found)]
+    families = {name: outcome.family for result in results for name, outcome in result.told.items()}
 
-    def matrix(cell: Callable[[Result, Outcome, dict[str, Outcome]], str], skip: str = "") -> str:
-        places = list(zip(results, found, strict=True))
-        rows = [[n, *(cell(r, f[n], f) if n in f else "–" for r, f in places)] for n in names if n != skip]
-        return table(["variant", *(result.part.title for result in results)], rows)
+    def matrix(names: Iterable[str], cell: Callable[[Result, Outcome], str]) -> str:
+        rows = [[n, *(cell(each, each.told[n]) if n in each.told else "–" for each in results)] for n in names]
+        return table(["variant", *(each.part.title for each in results)], rows)
 
-    def ratio_cell(name: str) -> Callable[[Result, Outcome, dict[str, Outcome]], str]:
-        return lambda r, outcome, f: times(ratio(r.part.reading, f[name], outcome) if name in f else None)
-
-    medians = matrix(lambda r, outcome, _: number(middle(outcome, r.part.reading)))
+    medians = matrix(families, lambda each, outcome: number(middle(outcome, each.part.reading)))
     parts = [f"{results[0].part.unit}, median over the rounds:", medians]
-    for name in ours:
-        parts += [f"How many times as much `{name}` has {HOW_RATIOS}:", matrix(ratio_cell(name), skip=name)]
+    for ours in [name for name, family in families.items() if family == OURS]:
+        others = [name for name in families if name != ours]
+
+        def multiple(each: Result, outcome: Outcome, ours: str = ours) -> str:
+            return times(ratio(each.part.reading, each.told[ours], outcome) if ours in each.told else math.nan)
+
+        parts += [f"How many times as much `{ours}` has {HOW_RATIOS}:", matrix(others, multiple)]
     return parts
 
 
@@ -120,29 +119,24 @@ def changes(results: Sequence[Result]) -> str:
     """
     rows = []
     for result in results:
-        part, told = result.part, {outcome.name: outcome for outcome in result.outcomes if outcome.told}
-        for name, now in told.items():
-            before = told.get(f"{name}@{BEFORE}")
-            if before is None:
-                continue
-            found = ratios(part.reading, before, now) if part.less_is_better else ratios(part.reading, now, before)
-            low, _, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
-            medians = [number(middle(one, part.reading)) for one in (before, now)]
-            rows.append([part.title, name, part.unit, *medians, f"{median(found):.3f}", f"{low:.3f} to {high:.3f}"])
+        part, told = result.part, result.told
+        for name in [each for each in told if f"{each}@{BEFORE}" in told]:
+            pair = told[f"{name}@{BEFORE}"], told[name]
+            found = ratios(part.reading, *(pair if part.less_is_better else pair[::-1]))
+            low, half, high = quantiles(found, n=4, method="inclusive") if len(found) > 1 else found * 3
+            medians = [number(middle(one, part.reading)) for one in pair]
+            rows.append([part.title, name, part.unit, *medians, f"{half:.3f}", f"{low:.3f} to {high:.3f}"])
     head = ["part", "variant", "unit", "before", "now", "times as good", "middle half of the rounds"]
     return f"Against the other checkout, within each round:\n\n{table(head, rows)}" if rows else ""
 
 
-def cases(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return all measurements for JSON, and as ``values`` the main figure of each round."""
-    return [_case(result.part, result) for result in results]
-
-
-def _case(part: Part, result: Result) -> dict[str, Any]:
+def case(result: Result) -> dict[str, Any]:
+    """Return all measurements of a part for JSON, and as ``values`` the main figure of each round."""
+    part, workload = result.part, result.workload
     variants = [
         {**asdict(one), "detail": without_paths(one.detail), "values": list(map(part.reading, one.rounds))}
         for one in result.outcomes
     ]
     names = ("name", "title", "trial", "unit", "less_is_better", "settings")
-    sizes = {name: getattr(result.workload, name) for name in ("samples", "batch_size")}
+    sizes = {"samples": workload.samples, "batch_size": workload.batch_size}
     return {**{name: getattr(part, name) for name in names}, **sizes, "variants": variants}

@@ -7,30 +7,28 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.plan import Result, Study
-from benchmarks.records import Epoch
+from benchmarks.records import Reading
 from benchmarks.report.columns import middle
 
 STYLES = ("o-", "s--", "^-.", "D:", "v-", "X--", "P-.", "h:")
+BATCH_BYTES = Reading("bytes", per="batches")
 
 
 def curves(study: Study, results: Sequence[Result]) -> str:
     """Return the median of each variant by the bytes of a batch, as the text of an SVG file."""
     import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     points: dict[str, list[tuple[float, float]]] = {}
     for result in results:
-        for outcome in result.outcomes:
-            if outcome.told:
-                size = median(map(batch_bytes, outcome.rounds))
-                points.setdefault(outcome.name, []).append((size, middle(outcome, result.part.reading)))
+        for name, outcome in result.told.items():
+            size = median(map(BATCH_BYTES, outcome.rounds))
+            points.setdefault(name, []).append((size, middle(outcome, result.part.reading)))
     # The file ignores the user's settings and contains no date. Text stays text.
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"svg.hashsalt": study.name, "svg.fonttype": "none"})
         figure = Figure(figsize=(9.6, 5.4), layout="constrained")
-        FigureCanvasSVG(figure)
         axes = figure.add_subplot(xscale="log", yscale="log", title=study.title, xlabel="bytes a batch")
         axes.set_ylabel(results[0].part.unit)
         for place, (name, curve) in enumerate(points.items()):
@@ -40,8 +38,3 @@ def curves(study: Study, results: Sequence[Result]) -> str:
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Title": study.title})
     return file.getvalue()
-
-
-def batch_bytes(epoch: Epoch) -> float:
-    """Return the mean bytes of a batch."""
-    return epoch.bytes / epoch.batches

@@ -17,56 +17,50 @@ LABEL_LIMIT = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The description of a workload, which the parent sends to the peers as JSON.
+    """The description of a workload, which the parent sends to the peers.
 
     It holds the sums of a complete epoch in any order. A peer that drops, repeats or mixes up samples, or decodes to
     other pixels, has failed.
-
-    Attributes:
-        kind: The module of the workload.
-        folder: Folder with the data, written by the parent.
-        samples: Samples of one epoch.
-        batch_size: Samples of a batch; the last one may be smaller.
-        y_sum: Sum over the last array of all batches.
-        x_sum: Sum of :func:`probe` over the first array of all batches.
-        x_slack: Largest allowed difference from `x_sum`, because peers resize in different ways.
-        nbytes: Bytes that a peer loads into memory.
-        mapped: Whether arrays stay in their file, as a ``numpy.memmap``.
-        order: Order of an epoch: ``random``; ``contiguous``, as the rows are stored; or ``blocks``, random among rows
-            that are read together.
-        detail: Further values for the workload's own ``Data``.
     """
 
-    kind: str
-    folder: str
-    samples: int
-    batch_size: int = 64
-    y_sum: int = 0
-    x_sum: int = 0
-    x_slack: int = 0
-    nbytes: int = 0
-    mapped: bool = False
-    order: str = "random"
-    detail: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""  # name of the workload
+    folder: str  # with the data, written by the parent
+    samples: int  # of one epoch
+    batch_size: int = 64  # samples of a batch; the last one may be smaller
+    y_sum: int = 0  # over the last array of all batches
+    x_sum: int = 0  # of probe() over the first array of all batches
+    x_slack: int = 0  # largest allowed difference from x_sum, because peers resize in different ways
+    nbytes: int = 0  # that a peer loads into memory
+    mapped: bool = False  # whether arrays stay in their file, as a numpy.memmap
+    order: str = "random"  # or "contiguous", as the rows are stored; "blocks", random among rows that are read together
+    detail: dict[str, Any] = field(default_factory=dict)  # further values for the workload's own Data
 
 
 class Data:
     """The data of a workload in one process, read in the plainest way. It can be pickled for any worker.
 
     All peers read by these methods or these columns: all run the same decoder and the same arithmetic.
-
-    Attributes:
-        columns: Objects that libraries index by arrays of rows.
-        map: Function that libraries apply to a batch of the columns; None for no function.
-        rows: Rows of the columns that are the samples; None for all.
     """
 
-    columns: tuple[Any, ...] = ()
-    map: Callable[..., Batch] | None = None
-    rows: Rows | None = None
+    columns: tuple[Any, ...] = ()  # that libraries index by arrays of rows
+    map: Callable[..., Batch] | None = None  # that libraries apply to a batch of the columns
+    rows: Rows | None = None  # of the columns that are the samples; None for all
 
-    def accessors(self) -> list[Any]:
-        """Return the columns for a source of ours."""
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    @classmethod
+    def make(cls, folder: Path, quick: bool) -> Workload:
+        """Write the data to an empty folder; `quick` makes them tiny."""
+        raise NotImplementedError
+
+    @classmethod
+    def prepare(cls, workload: Workload) -> Workload:
+        """Return the workload once its data are ready for a part, which may have changed fields of it."""
+        return workload
+
+    def accessors(self, **options: Any) -> list[Any]:
+        """Return the columns for a source of ours, the first one with `options`."""
         return list(self.columns)
 
     def batch(self, rows: Rows) -> Batch:

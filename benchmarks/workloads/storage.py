@@ -1,8 +1,4 @@
-"""``storage``: 20,000 images of 128x128x3 bytes with a label each, 983 MB, in files of several formats.
-
-The images are smooth in the upper half and have four bits of noise in the lower half. They compress to about half. A
-part's file is written when the part begins.
-"""
+"""The workload ``storage``: images in files of several formats."""
 
 from __future__ import annotations
 
@@ -19,19 +15,11 @@ from benchmarks.formats import FORMATS, Format
 from benchmarks.workloads import base
 
 
-def make(folder: Path, quick: bool) -> base.Workload:
-    """Write the images and labels as arrays, the source of the other files."""
-    images = pictures(*((300, 16) if quick else (20_000, 128)))
-    workload = base.Workload(
-        kind="storage", folder=str(folder), samples=len(images), y_sum=base.save_labels(folder, len(images)),
-        x_sum=int(base.probe(images).sum()),
-    )  # fmt: skip
-    FORMATS["npy"].write(folder / "npy", images, np.load(folder / "labels.npy"))
-    return stored(workload, name="npy", order="random")
-
-
 def pictures(samples: int, side: int) -> np.ndarray:
-    """Return the images: ``(samples, side, side, 3) uint8``."""
+    """Return images, ``(samples, side, side, 3) uint8``, that are smooth in their upper half, with noise in the lower.
+
+    The noise has four bits. The images compress to about half.
+    """
     drawn, lines = np.random.default_rng(0), np.arange(side)
     slopes = [(down * lines[:, None] + right * lines) // 8 for down, right in product(range(-2, 3), repeat=2)]
     planes = np.array(slopes).astype(np.uint8)[..., None]
@@ -45,21 +33,6 @@ def pictures(samples: int, side: int) -> np.ndarray:
     return images
 
 
-def stored(workload: base.Workload, *, name: str, order: str) -> base.Workload:
-    """Return the workload in a file of that format. Write the file if it is missing and its library is installed."""
-    form, path = FORMATS[name], Path(workload.folder, name)
-    source = FORMATS["npy"](Path(workload.folder, "npy"), ())
-    if not path.exists() and all(map(find_spec, form.needs)):
-        form.write(path, source.x, source.y)
-        os.sync()  # otherwise pending writes share the disk with the first part
-    made = replace(workload, order=order, detail={"format": name, "bytes": size_of(path)})
-    count = form.drawn * workload.batch_size
-    if order != "random" or not 0 < count < workload.samples:
-        return made
-    rows = drawn_rows(len(source.x), count)
-    return replace(made, samples=count, y_sum=int(source.y[rows].sum()), x_sum=int(base.probe(source.x[rows]).sum()))
-
-
 def drawn_rows(rows: int, count: int) -> base.Rows:
     """Return `count` random rows in increasing order, for a random epoch of a slow format."""
     return np.sort(np.random.default_rng(2).permutation(rows)[:count])
@@ -70,11 +43,43 @@ def size_of(path: Path) -> int:
     return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
 
 
-class Data(base.Data):
-    """A file, opened by each process that reads it, with the plain code of its format."""
+class Storage(base.Data):
+    """20,000 images of 128x128x3 bytes with a label each, 983 MB.
+
+    Each process that reads opens the file itself, with the plain code of its format. :meth:`prepare` writes the file of
+    a part when the part begins, from the arrays that :meth:`make` writes.
+    """
+
+    @classmethod
+    def make(cls, folder: Path, quick: bool) -> base.Workload:
+        images = pictures(*((300, 16) if quick else (20_000, 128)))
+        y_sum = base.save_labels(folder, len(images))
+        FORMATS["npy"].write(folder / "npy", images, np.load(folder / "labels.npy"))
+        x_sum = int(base.probe(images).sum())
+        return base.Workload(
+            folder=str(folder), samples=len(images), y_sum=y_sum, x_sum=x_sum, detail={"format": "npy"}
+        )
+
+    @classmethod
+    def prepare(cls, workload: base.Workload) -> base.Workload:
+        """Return the workload in a file of its format. Write the file if it is missing and its library is there."""
+        name = workload.detail["format"]
+        form, path = FORMATS[name], Path(workload.folder, name)
+        source = FORMATS["npy"](Path(workload.folder, "npy"), ())
+        if not path.exists() and all(map(find_spec, form.needs)):
+            form.write(path, source.x, source.y)
+            os.sync()  # otherwise pending writes share the disk with the first part
+        made = replace(workload, detail={"format": name, "bytes": size_of(path)})
+        count = form.drawn * workload.batch_size
+        if workload.order != "random" or not 0 < count < workload.samples:
+            return made
+        rows = drawn_rows(len(source.x), count)
+        y_sum, x_sum = int(source.y[rows].sum()), int(base.probe(source.x[rows]).sum())
+        return replace(made, samples=count, y_sum=y_sum, x_sum=x_sum)
 
     def __init__(self, workload: base.Workload) -> None:
         self.workload, self.path = workload, Path(workload.folder, workload.detail["format"])
+        self.form: type[Format] = FORMATS[workload.detail["format"]]
         rows, *shape = np.load(Path(workload.folder, "npy", "x.npy"), mmap_mode="r").shape
         self.shape = tuple(shape)
         self.rows = drawn_rows(rows, workload.samples) if workload.samples < rows else None
@@ -83,36 +88,27 @@ class Data(base.Data):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_file": (0, None)}
 
-    def accessors(self) -> list[Any]:
+    def accessors(self, **options: Any) -> list[Any]:
         return self.form.ours(self.path, self.shape)
 
     @property
-    def form(self) -> type[Format]:
-        """The format."""
-        return FORMATS[self.workload.detail["format"]]
-
-    @property
-    def file(self) -> Format:
+    def file(self) -> Any:
         """The file, open in this process."""
         if self._file[0] != os.getpid():
             self._file = os.getpid(), self.form(self.path, self.shape)
-        file: Format = self._file[1]
-        return file
+        return self._file[1]
 
     def sample(self, row: int) -> tuple[Any, ...]:
-        return self.file.sample(row if self.rows is None else int(self.rows[row]))
+        sample: tuple[Any, ...] = self.file.sample(row if self.rows is None else int(self.rows[row]))
+        return sample
 
     def batch(self, rows: base.Rows) -> base.Batch:
         out = np.empty((len(rows), *self.shape), np.uint8), np.empty(len(rows), np.int64)
-        self.take(rows, out)
-        return out
-
-    def take(self, rows: base.Rows, out: base.Batch) -> None:
-        """Write `rows`, in any order, into `out`."""
         self.file.take(rows if self.rows is None else self.rows[rows], *out)
+        return out
 
     def fill(self, rows: base.Rows, out: base.Batch) -> None:
         if self.workload.order == "contiguous":
             self.file.slice(int(rows[0]), *out)
         else:
-            self.take(rows, out)
+            self.file.take(rows if self.rows is None else self.rows[rows], *out)

@@ -107,7 +107,7 @@ def files() -> list[Any]:
     return [batchup_ng.__file__, sys.modules["benchmarks.peers.base"].__file__]
 
 
-make = partial(Variant, module=__name__, family="other")
+make = partial(Variant, family="other")
 VARIANTS = (
     make(name="absent", open=Good, needs=("no_such_module_anywhere",)),
     make(name="good", open=Good),

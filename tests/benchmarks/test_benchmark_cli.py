@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,10 +18,9 @@ import pytest
 import batchup_ng
 from benchmarks import studies
 from benchmarks.__main__ import main
-from benchmarks.peers import find
 from benchmarks.peers.base import Variant
 from benchmarks.plan import Part, Study
-from benchmarks.records import rate
+from benchmarks.records import Reading
 from benchmarks.studies import STUDIES
 from benchmarks.workloads.base import Workload
 from tests.extent import thorough
@@ -179,8 +179,8 @@ def test_another_checkout_takes_part(names: list[str], scratch: Path, tmp_path: 
 WRONG = {
     "peers must be among plain, ours, torch, batchup": ["arrays", "--peers", "plain,nobody"],
     "parts must be among new, memory, mapped; got 'ready'": ["startup", "--parts", "ready"],
-    "rounds must be above 0; got 0": ["arrays", "--rounds", "0"],
-    "against must be a checkout with batchup_ng/__init__.py; got 'nowhere'": ["arrays", "--against", "nowhere"],
+    "--rounds: must be above 0 and finite; got 0": ["arrays", "--rounds", "0"],
+    "--against: must be a checkout with batchup_ng/__init__.py; got 'nowhere'": ["arrays", "--against", "nowhere"],
 }
 
 
@@ -222,8 +222,8 @@ def test_a_study_that_lacks_what_it_needs_is_skipped(
 def test_a_failure_of_ours_is_an_exit_code(
     ten: Workload, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    part = Part(name="x", title="", kind="python", unit="", reading=rate("samples"), columns=())
+    part = Part(name="x", title="", kind="python", unit="", reading=Reading("seconds"), columns=())
     monkeypatch.setitem(STUDIES, "python", Study(name="python", title="", parts=(part,)))
-    monkeypatch.setattr("benchmarks.plan.known", lambda kind: (find("broken_peers", "raises"),))
+    monkeypatch.setattr("benchmarks.plan.known", lambda kind: import_module("broken_peers").VARIANTS[2:3])
     assert main(["python", "--quick", "--rounds", "1"]) == 1
     assert "- raises: failed" in capsys.readouterr().out

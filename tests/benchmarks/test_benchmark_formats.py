@@ -17,7 +17,6 @@ from benchmarks.studies import STUDIES
 from benchmarks.trials import run_epoch
 from benchmarks.workloads import make, open_data
 from benchmarks.workloads.base import Workload
-from benchmarks.workloads.storage import stored
 from tests.extent import thorough
 
 PARTS = {part.name: part for part in STUDIES["storage"].parts}
@@ -90,7 +89,7 @@ def test_an_order_is_the_one_that_is_asked_for(made: Workload) -> None:
 
 def test_a_random_epoch_of_a_slow_format_has_some_of_the_rows(made: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FORMATS["npy"], "drawn", 2)
-    workload = stored(made, name="npy", order="random")
+    workload = PARTS["npy-random"].adapt(made)
     assert workload.samples == 128
     for name in ("plain", "ours-serial"):
         feed = VARIANTS[name].open(workload, 2)
@@ -99,7 +98,7 @@ def test_a_random_epoch_of_a_slow_format_has_some_of_the_rows(made: Workload, mo
         assert sum(found[0].tolist()) == workload.y_sum
         assert not np.array_equal(*found)
         assert set(found[0].tolist()) == set(found[1].tolist())
-    assert stored(made, name="npy", order="contiguous").samples == 300
+    assert PARTS["npy-contiguous"].adapt(made).samples == 300
 
 
 def test_a_format_without_its_library_is_absent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,21 @@ import batchup_ng
 from benchmarks import peer_process
 from benchmarks.harness import Options, measure, round_order, waves
 from benchmarks.peer_process import PeerFailed, PeerProcess
-from benchmarks.peers import find
 from benchmarks.peers.base import Variant
 from benchmarks.plan import Part
-from benchmarks.records import Outcome, rate
+from benchmarks.records import Outcome, Reading
 from benchmarks.workloads.base import Workload
 from tests.extent import thorough
 
 ROOT = Path(__file__).resolve().parents[2]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
-PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=rate("samples"), columns=())
+RATE = Reading("samples", per="seconds")
+PART = Part(name="x", title="x", kind="python", unit="samples/s", reading=RATE, columns=())
 
 
 def peer(name: str) -> Variant:
-    return find("broken_peers", name)
+    (found,) = [variant for variant in import_module("broken_peers").VARIANTS if variant.name == name]
+    return found
 
 
 def run(ten: Workload, *names: str, part: Part = PART, rounds: int = 2, timeout: float = 30) -> dict[str, Outcome]:

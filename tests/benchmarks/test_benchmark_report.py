@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.plan import Part, Result, Study
-from benchmarks.records import Epoch, Outcome, figure, first_batch, per_batch, rate
+from benchmarks.records import Epoch, Outcome, Reading
 from benchmarks.report import columns, pages
-from benchmarks.studies import EMPTY, STUDIES, cpu_per_gigabyte
+from benchmarks.studies import EMPTY, FIRST_BATCH, GIGABYTES, STUDIES
 from benchmarks.workloads.base import Workload
 
 SETTING: dict[str, Any] = {
@@ -69,21 +69,21 @@ def test_the_first_epoch_is_kept_apart_unless_each_round_has_a_process() -> None
 
 
 def test_readings_have_the_units_of_their_names() -> None:
-    assert rate("bytes", 1e-9)(epoch(4.0)) == 0.5
-    assert rate("samples")(epoch(4.0)) == 250
-    assert first_batch(1000)(epoch(4.0)) == 400
-    assert figure("bytes", 1e-6)(epoch(1.0, bytes=2e6)) == 2
-    assert per_batch("cpu", 1e6)(epoch(1.0, cpu=0.016)) == 1000
-    assert math.isnan(figure("missing")(epoch(1.0)))
-    assert cpu_per_gigabyte(epoch(1.0, cpu_seconds=3.0)) == 1.5
+    assert GIGABYTES(epoch(4.0)) == 0.5
+    assert Reading("samples", per="seconds")(epoch(4.0)) == 250
+    assert Reading("first_batch_seconds", times=1000)(epoch(4.0)) == 400
+    assert Reading("pss", times=1e-6)(epoch(1.0, pss=2e6)) == 2
+    assert Reading("cpu", per="batches", times=1e6)(epoch(1.0, cpu=0.016)) == 1000
+    assert math.isnan(Reading("missing", per="batches")(epoch(1.0)))
+    assert Reading("cpu_seconds", per="bytes", times=1e9)(epoch(1.0, cpu_seconds=3.0)) == 1.5
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
-    reading = rate("bytes")
+    reading = GIGABYTES
     assert columns.ratio(reading, OURS, PLAIN) == 1.0  # of 0.5, 1 and 1
     assert columns.ratio(reading, PLAIN, TORCH) == 4.0
-    assert columns.ratio(reading, PLAIN, ABSENT) is None
-    assert columns.ratio(reading, FAILED, PLAIN) is None
+    assert math.isnan(columns.ratio(reading, PLAIN, ABSENT))
+    assert math.isnan(columns.ratio(reading, FAILED, PLAIN))
 
 
 def test_the_table_shows_median_range_and_start() -> None:
@@ -104,7 +104,7 @@ def test_the_other_checkout_is_compared_within_each_round() -> None:
     text = page(result(OURS, BEFORE))
     row = "| shuffled batches of uint8 images in RAM | ours-threads | GB/s | 0.500 | 1.00 | 1.500 | 1.250 to 1.750 |"
     assert row in text  # of 1, 2 and 1.5
-    less = replace(ARRAYS.parts[0], reading=first_batch(), less_is_better=True)
+    less = replace(ARRAYS.parts[0], reading=FIRST_BATCH, less_is_better=True)
     assert "| 1.500 | 1.250 to 1.750 |" in page(result(OURS, BEFORE, part=less))  # above 1 is better all the same
     assert pages.changes([result(*ALL)]) == ""
     assert pages.changes([result(OURS, BEFORE.failed("x"))]) == ""
@@ -118,8 +118,8 @@ def test_absent_and_failed_peers_are_listed_without_paths() -> None:
 
 
 def test_json_holds_all_rounds_with_their_values() -> None:
-    text = json.dumps(pages.cases([result(*ALL)]))
-    (case,) = json.loads(text)
+    text = json.dumps(pages.case(result(*ALL)))
+    case = json.loads(text)
     variants = {variant["name"]: variant for variant in case["variants"]}
     assert (case["name"], case["unit"], case["less_is_better"]) == ("arrays", "GB/s", False)
     assert variants["plain"]["values"] == [2.0, 1.0, 0.5]

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import trials
 from benchmarks.processes import CpuMeter, footprint, private_bytes, tree
-from benchmarks.trials import Consumption, consumer, epochs, operation, run_epoch, shares, startup
+from benchmarks.trials import consumer, epochs, operation, run_epoch, shares, startup
 from benchmarks.workloads.base import Batch, Workload
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -80,9 +80,8 @@ def test_a_turn_counts_the_cpu_time_of_the_consumer_within_that_of_all(monkeypat
 
 
 def test_shares_are_of_the_whole_epoch_and_of_what_follows_the_first_batch() -> None:
-    slow = Consumption(Feed(), lambda: None)
-    slow.waits, slow.steps = [2.0, 0.5, 0.5], [3.0, 4.0]
-    assert shares(slow, 10.0, 1.75) == {"step_seconds": 3.5, "alone": 0.5, "waited": 0.3, "waited_later": 1 / 8}
+    figures = shares([2.0, 0.5, 0.5], [3.0, 4.0], 10.0, 1.75)
+    assert figures == {"step_seconds": 3.5, "alone": 0.5, "waited": 0.3, "waited_later": 1 / 8}
 
 
 @pytest.mark.parametrize("settings", [{}, {"load": 0.9}, {"loops": 1000}])
