@@ -19,12 +19,12 @@ import numpy as np
 from .. import validation
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
-from ..system_limits import available
+from ..memory.limits import available
+from ..memory.paging import file_name
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
 from .base import check_out, checked_rows, fingerprint_of, rows_of, sample_name
 from .packed_texts import PackedTexts
-from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 

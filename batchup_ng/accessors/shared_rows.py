@@ -44,8 +44,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..memory.paging import announce_rows, copy_rows, map_pages
 from .base import fill_rows
-from .paging import announce_rows, copy_rows, map_pages
 
 HEADER_BYTES = 4096
 """Bytes before the checksums of a file."""

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import batch as batches
-from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
@@ -33,6 +32,7 @@ from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
+from ..memory import limits
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
@@ -60,7 +60,7 @@ class ByteBound:
     def __post_init__(self) -> None:
         self._limit = min(self.size, self.first)
         if self.buffer_bytes is None:
-            self.buffer_bytes = int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES))
+            self.buffer_bytes = int(min(limits.available() * DEFAULT_SHARE, DEFAULT_BYTES))
             self.least = 2
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors import shared_rows
-from batchup_ng.system_limits import entries
+from batchup_ng.memory.limits import entries
 from batchup_ng.testing.accessors import AccessorContract
 from batchup_ng.validation import size_in_bytes
 

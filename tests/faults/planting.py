@@ -49,7 +49,7 @@ class Bug:
 
 BUGS = [
     Bug(
-        "a lease is free from the start", "memory_pool.py",
+        "a lease is free from the start", "memory/leases.py",
         """
 made = Lease.__init__
 def free_at_once(self, block, shape, kind, free):

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from ...system_limits import available
+from ...memory.limits import available
 from ..shared_rows import Place, nameless, place_of, reached
 
 MOST_SLOTS = 4096

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
-from ...memory_pool import BufferPool
+from ...memory.leases import BufferPool
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import check_process
 from ..task import Submission, Task, TaskFuture

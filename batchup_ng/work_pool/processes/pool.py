@@ -16,7 +16,7 @@ from typing import Any
 from ... import validation
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
-from ...system_limits import available
+from ...memory.limits import available
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ...errors import PoolBroken, PoolClosed
-from ...system_limits import entries
+from ...memory.limits import entries
 from .parent_death import ParentDeath
 from .schedule import START_TIMEOUT
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...memory_pool import FRESH, Buffers
+from ...memory.leases import FRESH, Buffers
 
 _HEADER = struct.Struct("<BQQI")
 _BUFFER = struct.Struct("<QQii")

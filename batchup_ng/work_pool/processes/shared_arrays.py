@@ -35,8 +35,8 @@ except ImportError:  # NumPy 1
 
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
-from ...memory_pool import Returned, on_lease
-from ...system_limits import available
+from ...memory.leases import Returned, on_lease
+from ...memory.limits import available
 from .protocol import Placed
 from .shared_memory import Arena, ArenaFull, private
 

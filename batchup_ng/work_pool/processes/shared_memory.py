@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...accessors.paging import map_pages
 from ...error_context import raise_if_of_signal_handler
-from ...memory_pool import Block, Returned, on_lease, size_class
-from ...system_limits import available
+from ...memory.leases import Block, Returned, on_lease, size_class
+from ...memory.limits import available
+from ...memory.paging import map_pages
 from .protocol import Placed
 
 PAGE = mmap.PAGESIZE

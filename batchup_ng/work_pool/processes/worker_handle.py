@@ -6,7 +6,7 @@ import contextlib
 import signal
 from typing import Any
 
-from ...memory_pool import BufferPool
+from ...memory.leases import BufferPool
 from . import protocol
 from .job import ProcessJob
 from .process import EXIT_UNKNOWN, WorkerProcess

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.processes.output_buffers import TaskMemory, packed
 from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
 from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
