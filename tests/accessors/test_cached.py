@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors import shared_rows
+from batchup_ng.memory import shared_file
 from batchup_ng.memory.limits import entries
 from batchup_ng.testing.accessors import AccessorContract
 from batchup_ng.validation import size_in_bytes
@@ -246,7 +247,8 @@ def test_rows_may_go_when_the_names_of_their_module_have_gone(monkeypatch, tmp_p
     unraisable = []
     monkeypatch.setattr("sys.unraisablehook", unraisable.append)
     kept = bu.Cached(Counting(tmp_path / "log"))
-    for name in ("os", "mmap", "np"):
-        monkeypatch.setattr(shared_rows, name, None)
+    for module in (shared_rows, shared_file):
+        for name in ("os", "mmap"):
+            monkeypatch.setattr(module, name, None)
     del kept
     assert unraisable == []

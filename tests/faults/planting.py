@@ -166,7 +166,7 @@ SlotPool.take = taken
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
-        "the shared memory has a name", "work_pool/processes/shared_memory.py",
+        "the shared memory has a name", "memory/shared_file.py",
         """
 os.memfd_create = lambda name, flags: os.open(
     os.environ["TMPDIR"] + "/batchup_ng", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -17,8 +17,8 @@ claim writes the owner first, a publication writes the owner last. If a process 
 wait for a while, then claim another slot for its chunk. If there is no slot, the chunk is decoded into other memory. If
 the lock cannot be acquired, the process goes on with a cache of its own. No wait is endless.
 
-A pickle names its sender's file descriptor, like a pickle of :class:`~batchup_ng.accessors.shared_rows.SharedRows`. If
-the descriptor is out of reach, on another machine, or if the system has no such files, a process has its own cache.
+A pickle names the place of its sender's file (:mod:`~batchup_ng.memory.shared_file`). If it is out of reach, on another
+machine, or if the system has no such files, a process has its own cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...memory.limits import available
-from ..shared_rows import Place, nameless, place_of, reached
+from ...memory.shared_file import Place, SharedFile
 
 MOST_SLOTS = 4096
 """Slots of a cache at most: each batch searches all keys."""
@@ -116,13 +116,13 @@ class ChunkCache:
         share = self._shares.get(pid)
         if share is None:
             # After a fork, open the parent's file again: a lock belongs to the open file.
-            inherited = [place_of([each.fd])._replace(pid=pid) for each in self._shares.values() if each.fd >= 0]
+            inherited = [each.file.place for each in self._shares.values() if each.file and each.file.is_open()]
             share = self._shares.setdefault(pid, _Share(self.limit, next(iter(inherited), self._place)))
         return share
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fd = self._share().fd
-        return ChunkCache, (self.limit, place_of([fd]) if fd >= 0 else None)
+        file = self._share().file
+        return ChunkCache, (self.limit, None if file is None else file.place)
 
 
 class _LockHeldError(Exception):
@@ -133,16 +133,9 @@ class _Share:
     """The cache as one process has opened it."""
 
     def __init__(self, limit: int, place: Place | None = None) -> None:
-        self.fd = -1
-        fds = [] if place is None else reached(place)
-        if fds:
-            self.fd, self._size = fds[0], os.fstat(fds[0]).st_size
-        else:
-            self._size = TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
-            if hasattr(os, "memfd_create"):
-                with contextlib.suppress(OSError):  # the size of files may be limited (ulimit -f): use a private cache
-                    self.fd = nameless(self._size)
-        self._mapped = mmap.mmap(self.fd, self._size)
+        self.file = SharedFile.reached(place) or _new_file(limit)
+        size = _size(limit) if self.file is None else self.file.size
+        self._mapped = mmap.mmap(-1, size) if self.file is None else self.file.map()
         table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
         self._hand, (self._keys, self._generations, self._owners) = table[:1], table[1:].reshape(3, MOST_SLOTS)
         self._me = _identity(os.getpid()) or os.getpid()
@@ -227,9 +220,9 @@ class _Share:
         """Return whether a slot has memory, and reserve it: writing to a slot without memory would be a SIGBUS."""
         if slot == FULL:
             return False
-        if self.fd >= 0 and slot not in self._with_pages:
+        if self.file is not None and slot not in self._with_pages:
             try:
-                os.posix_fallocate(self.fd, TABLE_BYTES + slot * nbytes, nbytes)
+                self.file.reserve(TABLE_BYTES + slot * nbytes, nbytes)
             except OSError as error:
                 raise_if_of_signal_handler(error)
                 return False
@@ -241,7 +234,7 @@ class _Share:
 
     def _memory(self, nbytes: int) -> np.ndarray:
         """Return all slots, ``(n, nbytes) uint8``."""
-        n = min(MOST_SLOTS, (self._size - TABLE_BYTES) // nbytes)
+        n = min(MOST_SLOTS, (len(self._mapped) - TABLE_BYTES) // nbytes)
         return np.ndarray((n, nbytes), np.uint8, self._mapped, TABLE_BYTES)
 
     @contextlib.contextmanager
@@ -255,9 +248,9 @@ class _Share:
         if not self._lock.acquire(timeout=PATIENCE):
             raise _LockHeldError
         try:
-            while self.fd >= 0:
+            while self.file is not None:
                 with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(self.file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 if time.monotonic() > until:
                     raise _LockHeldError
@@ -265,14 +258,24 @@ class _Share:
             try:
                 yield
             finally:
-                if self.fd >= 0:
-                    fcntl.flock(self.fd, fcntl.LOCK_UN)
+                if self.file is not None:
+                    fcntl.flock(self.file.fd, fcntl.LOCK_UN)
         finally:
             self._lock.release()
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
-        if self.fd >= 0:
-            close(self.fd)
+
+def _size(limit: int) -> int:
+    """Return the bytes of a new cache: the table and its slots."""
+    return TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
+
+
+def _new_file(limit: int) -> SharedFile | None:
+    """Return a file for a new cache, with pages for its table; None if the system gives none, as by ``ulimit -f``."""
+    with unless_of_signal_handler(OSError):
+        file = SharedFile.nameless(_size(limit))
+        file.reserve(0, TABLE_BYTES)
+        return file
+    return None
 
 
 def _identity(pid: int) -> int:

@@ -32,6 +32,7 @@ from typing import Any, NoReturn
 from numpy import random as numpy_random  # here, because another thread may hold the import lock in a forked child
 
 from ...errors import PoolBroken
+from ...memory.shared_file import identity
 from . import parent_death, worker
 from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
@@ -131,7 +132,7 @@ class ForkServer:
             self._life.close()
             raise
         self._sock = ours
-        self._file = parent_death.identity(ours.fileno())
+        self._file = identity(ours.fileno())
         self._lock = threading.Lock()
         self.users = 1
         self.ended = self.was_silent = False
@@ -194,12 +195,12 @@ class ForkServer:
     def is_reachable(self) -> bool:
         """Return whether the server runs, and the program has not closed the socket to it."""
         runs = _state(self._process.pid) not in "ZXTt"  # neither ended nor stopped
-        return runs and parent_death.identity(self._sock.fileno()) == self._file
+        return runs and identity(self._sock.fileno()) == self._file
 
     def close(self) -> None:
         """End the server. Its workers notice the ends of their own sockets."""
         self.ended = True
-        if parent_death.identity(self._sock.fileno()) == self._file:
+        if identity(self._sock.fileno()) == self._file:
             hang_up(self._sock)
         else:
             self._sock.detach()  # another file may have its number by now

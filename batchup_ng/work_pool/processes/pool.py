@@ -86,7 +86,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST)
         self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
-        fd = -1 if arena is None else arena.fd
+        fd = -1 if arena is None else arena.file.fd
         launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd, self._start_timeout)
         copies = None if arena is None else SharedCopies(arena, self._spill)
         self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
@@ -177,8 +177,6 @@ def _new_arena() -> tuple[Arena | None, str]:
     """Return new shared memory, or None with the reason. Without it, all data goes over the sockets."""
     try:
         return Arena(), ""
-    except AttributeError:
-        return None, "this system has no memfd_create"
     except OSError as error:
         return None, f"the system refuses any: {error.strerror or error}"
 

@@ -37,8 +37,9 @@ from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
 from ...memory.leases import Returned, on_lease
 from ...memory.limits import available
+from ...memory.shared_file import SharedFile, private
 from .protocol import Placed
-from .shared_memory import Arena, ArenaFull, private
+from .shared_memory import Arena, ArenaFull
 
 PIECE = 1 << 26
 """Bytes copied at once. An interrupt can come between two pieces."""
@@ -51,18 +52,14 @@ ROOM_TO_SPARE = 0.8
 
 
 class Copy:
-    """A copy that workers share: its place, its bytes, ``(n,) uint8``, and the descriptor of its file, if any."""
+    """A copy that workers share: its place, its bytes, ``(n,) uint8``, and its own file, if it has one."""
 
-    __slots__ = ("__weakref__", "bytes", "fd", "placed")
+    __slots__ = ("__weakref__", "bytes", "file", "placed")
 
-    def __init__(self, placed: Placed, memory: np.ndarray, fd: int = -1) -> None:
+    def __init__(self, placed: Placed, memory: np.ndarray, file: SharedFile | None = None) -> None:
         self.placed = placed
         self.bytes = memory
-        self.fd = fd
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        self.file = file
 
 
 class SharedCopies:
@@ -111,17 +108,20 @@ class SharedCopies:
         if folder is None:
             raise ArenaFull(f"{why}, and the temporary folder lies in memory as well")
         try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
+            file = SharedFile.in_folder(folder)
+            try:
+                file.reserve(0, memory.nbytes)
+                end = 0
                 for piece in self._pieces(memory):
-                    file.write(piece)
-                file.flush()
-                mapped = np.frombuffer(mmap.mmap(file.fileno(), memory.nbytes, access=mmap.ACCESS_READ), np.uint8)
-                fd = os.dup(file.fileno())
+                    end = file.write(piece, end)
+                mapped = np.frombuffer(file.map(mmap.ACCESS_READ), np.uint8)
+            except BaseException:
+                file.close()  # otherwise the disk would be full as long as anything holds the traceback
+                raise
         except OSError as error:
             raise_if_of_signal_handler(error)
             raise ArenaFull(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
-        return Copy(Placed(0, memory.nbytes, os.getpid(), fd), mapped, fd)
+        return Copy(Placed(0, memory.nbytes, *file.place), mapped, file)
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
         for start in range(0, memory.nbytes, PIECE):

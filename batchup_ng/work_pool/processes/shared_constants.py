@@ -78,7 +78,7 @@ class SharedConstant:
                 f"smaller, {remedy}, or name a folder on a disk that has room: WorkerProcessPool(spill=...)"
             ) from error
         self.copies.append(copy)
-        if copy.fd >= 0:
+        if copy.file is not None:
             self.arrays = "spilled"
             warn_consumer(
                 f"{what} does not fit into memory a second time; the copy that workers share lies in a temporary file "

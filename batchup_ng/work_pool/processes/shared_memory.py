@@ -1,22 +1,22 @@
-"""The memory that the pool's process and its workers share: one mapped file without a name.
+"""The memory that the pool's process and its workers share: one mapped file without a name, cut into blocks.
 
     consumer's process                                         worker
     ┌───────────────────────────────┐                          ┌──────────────────────────┐
-    │ Arena: which bytes are taken  │     one memfd, mapped    │ SharedView: the same     │
+    │ Arena: which bytes are taken  │  one SharedFile, mapped  │ SharedView: the same     │
     │  ├─ SlotPool: free slots ──── │ ◄──── by both sides ───► │ bytes, at another address│
     │  └─ copies of large arrays    │                          │                          │
     └───────────────────────────────┘                          └──────────────────────────┘
 
 Ownership. Only the pool's process gives out blocks and takes them back. A worker only writes to the slot of its task.
-The file has no name, so nothing is left after any process is killed. It is as long as the machine's memory, and has no
-pages at first. The pages of a block are allocated when the block is taken. If there are none, this call returns an
-error, so no process gets a SIGBUS later. The pages go back to the system with the block.
+The file (:mod:`~batchup_ng.memory.shared_file`) is as long as the machine's memory, and has no pages at first. The
+pages of a block are made when the block is taken, and go back to the system with the block.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import mmap
 import os
 import resource
@@ -30,6 +30,7 @@ from ...error_context import raise_if_of_signal_handler
 from ...memory.leases import Block, Returned, on_lease, size_class
 from ...memory.limits import available
 from ...memory.paging import map_pages
+from ...memory.shared_file import SharedFile, give_back, private
 from .protocol import Placed
 
 PAGE = mmap.PAGESIZE
@@ -47,14 +48,8 @@ class Arena:
 
     def __init__(self, span: int | None = None) -> None:
         self.span = span or _reasonable_span()
-        self.fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(self.fd, self.span)
-            self._map: mmap.mmap | None = _mapped(self.fd, self.span)
-            self.address = np.frombuffer(self._map, np.uint8).ctypes.data
-        except BaseException:
-            os.close(self.fd)
-            raise
+        self.file = SharedFile.nameless(self.span)
+        self._map: mmap.mmap | None = self.file.map()
         self._room = [(0, self.span)]  # offsets and sizes, in order, none touching the next
         self._lock = threading.Lock()
         self.taken = 0
@@ -74,12 +69,9 @@ class Arena:
         block = Block(memory.ctypes.data, size, offset, memory)
         try:
             if pieces is None:
-                os.posix_fallocate(self.fd, offset, size)
+                self.file.reserve(offset, size)
             for piece in pieces or ():
-                start = offset
-                while piece:
-                    n = os.pwrite(self.fd, piece, offset)
-                    piece, offset = piece[n:], offset + n
+                start, offset = offset, self.file.write(piece, offset)
                 map_pages(mapping, start, offset)
         except BaseException as error:
             self.give_back(block)
@@ -104,7 +96,7 @@ class Arena:
         mapping = self._map
         if mapping is None:
             return
-        mapping.madvise(mmap.MADV_REMOVE, block.offset, block.size)
+        give_back(mapping, block.offset, block.size)
         with self._lock:
             self.taken -= block.size
             room: list[tuple[int, int]] = []
@@ -116,57 +108,40 @@ class Arena:
 
     def close(self) -> None:
         """Close the file. A block in use keeps its memory until nothing refers to it. May be called again."""
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            self._map = None
-            os.close(fd)
-
-
-def _mapped(fd: int, size: int) -> mmap.mmap:
-    mapping = mmap.mmap(fd, size)
-    with contextlib.suppress(AttributeError, OSError):
-        mapping.madvise(mmap.MADV_DONTDUMP)  # leaves it out of core dumps
-    return mapping
+        self._map = None
+        self.file.close()
 
 
 class SharedView:
     """The shared memory in a worker. `bytes` is all of it, ``(span,) uint8``, the same for every process."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.bytes = np.frombuffer(_mapped(fd, os.fstat(fd).st_size), np.uint8)
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+        self.bytes = np.frombuffer(file.map(), np.uint8)
         self.address = self.bytes.ctypes.data
 
     def private(self, places: Collection[Placed]) -> dict[Placed, np.ndarray]:
         """Return the memory at `places`, ``(size,) uint8`` each. Only this process sees changes to it.
 
-        It is read-only if :func:`private` maps it so.
+        It is read-only if :func:`~batchup_ng.memory.shared_file.private` maps it so. Raises ``OSError`` if the file of
+        a copy is out of reach.
         """
-        found = {place: _opened(place) for place in places if place.fd >= 0}
-        shared = [place for place in places if place.fd < 0]
+        found = {place: _opened(place) for place in places if place.file is not None}
+        shared = [place for place in places if place.file is None]
         if not shared:
             return found
         start = min(place.offset for place in shared)
         end = max(place.offset + place.size for place in shared)
-        memory = np.frombuffer(private(self._fd, end - start, start), np.uint8)
+        memory = np.frombuffer(private(self._file.fd, end - start, start), np.uint8)
         return {**found, **{place: memory[place.offset - start :][: place.size] for place in shared}}
 
 
 def _opened(place: Placed) -> np.ndarray:
-    """Return the bytes of a file without a name, opened by another process's descriptor."""
-    with open(f"/proc/{place.pid}/fd/{place.fd}", "rb") as file:
-        return np.frombuffer(private(file.fileno(), place.size), np.uint8)
-
-
-def private(fd: int, size: int = 0, offset: int = 0) -> mmap.mmap:
-    """Map a part of a file, by default all of it. Only this process sees changes to it.
-
-    If the system does not promise memory for a copy of all its pages, the part is mapped read-only.
-    """
-    try:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_COPY, offset=offset)
-    except OSError:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_READ, offset=offset)
+    """Return the bytes of a copy in a file of its own."""
+    file = SharedFile.reached(place.file)
+    if file is None:
+        raise OSError(errno.ESTALE, f"the copy of an array is out of reach: {place.file}")
+    return np.frombuffer(private(file.fd, place.size), np.uint8)
 
 
 class Slot(NamedTuple):

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...accessors.spreading import lender
+from ...memory.shared_file import SharedFile
 from . import parent_death, protocol
 from .execution import TaskRunner
 from .protocol import Frame, FrameReader, Kind
@@ -34,7 +35,7 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
+            view = WORKER_CONSTANTS.view = SharedView(SharedFile(arena_fd)) if arena_fd >= 0 else None
         except OSError as error:
             # In words, because the pool otherwise sees only an exit code.
             protocol.write_frame(sock, protocol.pieces(Kind.ERROR, 0, *dump(f"{error}; it may be the limit on memory")))

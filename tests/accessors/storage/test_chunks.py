@@ -154,4 +154,4 @@ def test_memory_is_bounded_by_the_cache(tmp_path: Path) -> None:
     rows = Chunked(path, 16, cache=1 << 20)
     rows[::3]
     rows[::-2]
-    assert os.fstat(rows._cache._share().fd).st_blocks * 512 <= (1 << 20) + (1 << 17)
+    assert os.fstat(rows._cache._share().file.fd).st_blocks * 512 <= (1 << 20) + (1 << 17)

@@ -24,7 +24,7 @@ class Lender:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.view = SharedView(arena.fd)
+        self.view = SharedView(arena.file)
         self.places: list[Placed] = []
 
     def memory(self, nbytes: int = 0) -> TaskMemory:
