@@ -19,7 +19,7 @@ import numpy as np
 from .. import validation
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
-from ..memory.limits import available
+from ..memory.budget import BUDGET
 from ..memory.paging import file_name
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
@@ -197,7 +197,7 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
 def _room(where: Any, limit: Any) -> int:
     """Return how many bytes rows may take."""
     room = validation.size_in_bytes("limit", limit)
-    return room if where is not None else int(min(room, ROOM_TO_SPARE * available()))
+    return room if where is not None else int(min(room, ROOM_TO_SPARE * BUDGET.free()))
 
 
 def _form_of(accessor: Any) -> Form:

@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..memory.budget import BUDGET, Holder
 from ..memory.paging import announce_rows, copy_rows, map_pages
 from ..memory.shared_file import Place, SharedFile
 from .base import fill_rows
@@ -90,7 +91,7 @@ class Form(NamedTuple):
         return self.start + self.total * self.row_bytes + 1
 
 
-class SharedRows:
+class SharedRows(Holder):
     """The rows of a form that are there already. Row numbers count from 0.
 
     Args:
@@ -110,6 +111,7 @@ class SharedRows:
             table = SharedFile.nameless(form.total)
             table.reserve(0, form.total)  # otherwise reading it might find no memory: a SIGBUS
             file = SharedFile.nameless(form.capacity * form.row_bytes) if form.path is None else _file(form)
+            BUDGET.add(self)  # here alone, for the memory is the same in each process
         self._table_file, self._file = table, file
         self._table = np.frombuffer(table.map(mmap.ACCESS_READ), np.bool_)
         nbytes = form.start + form.capacity * form.row_bytes
@@ -120,6 +122,12 @@ class SharedRows:
         rows = form.capacity if len(mapped) >= nbytes else 0
         self._mapped = mapped
         self._values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
+
+    def held(self) -> dict[str, int]:
+        return {"cached rows": 0 if self.form.path is not None else self.form.capacity * self.form.row_bytes}
+
+    def untouched(self) -> int:
+        return max(0, self.held()["cached rows"] - self._file.taken())
 
     def lost(self) -> bool:
         """Return whether another program cut the file short. Its rows then no longer count."""

@@ -1,1 +1,1 @@
-"""Memory: how much there is, blocks that are used again, files that processes share, the pages of mapped files."""
+"""Memory: the budget, free memory, blocks that are used again, files that processes share, pages of mapped files."""

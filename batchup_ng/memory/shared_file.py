@@ -43,6 +43,9 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Error numbers of a system call that the system lacks, or a container forbids."""
 
+BLOCK = 512
+"""Bytes of a block that ``stat`` counts."""
+
 
 class Place(NamedTuple):
     """A file that a process has open: the number of the process, the descriptor, the file's device and inode."""
@@ -109,6 +112,10 @@ class SharedFile:
     def size(self) -> int:
         """Length of the file in bytes."""
         return os.fstat(self.fd).st_size
+
+    def taken(self) -> int:
+        """Return the bytes of the pages that the file has; 0 if the descriptor was closed."""
+        return os.fstat(self.fd).st_blocks * BLOCK if self.is_open() else 0
 
     def is_open(self) -> bool:
         """Return whether the descriptor still belongs to this file."""

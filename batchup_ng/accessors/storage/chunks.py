@@ -42,6 +42,7 @@ class ChunkedArray(StoredArray):
     """
 
     _only: np.ndarray | None = None  # all the data, if it is small
+    _small: bool | None = None  # whether it is; None before that is known
 
     def _set_cache(self, cache: int | str) -> None:
         self._cache = ChunkCache(size_in_bytes("cache", cache))
@@ -102,7 +103,7 @@ class ChunkedArray(StoredArray):
 
     def _fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         numbers, within = self._located(rows)
-        if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit):
+        if self._small or (self._small is None and self._is_small()):
             only = self._only
             if only is None:
                 only = np.empty(self.shape, self.dtype)
@@ -160,7 +161,13 @@ class ChunkedArray(StoredArray):
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
 
+    def _is_small(self) -> bool:
+        """Return whether each process decodes the data once and keeps it, without the cache."""
+        self._small = len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY, self._cache.limit)
+        return self._small
+
     def __getstate__(self) -> dict[str, Any]:
+        self._cache.is_idle = self._is_small()
         return {**super().__getstate__(), "_only": None}
 
     @property

@@ -35,8 +35,8 @@ except ImportError:  # NumPy 1
 
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
+from ...memory.budget import BUDGET, Holder, Living
 from ...memory.leases import Returned, on_lease
-from ...memory.limits import available
 from ...memory.shared_file import SharedFile, private
 from .protocol import Placed
 from .shared_memory import Arena, ArenaFull
@@ -62,7 +62,7 @@ class Copy:
         self.file = file
 
 
-class SharedCopies:
+class SharedCopies(Holder):
     """The copies of one pool. Safe to use from several threads.
 
     `spill` is the folder for copies that do not fit into memory; None for the temporary folder.
@@ -75,6 +75,8 @@ class SharedCopies:
         self._lock = threading.RLock()
         self._copies: weakref.WeakValueDictionary[tuple[int, int], Copy] = weakref.WeakValueDictionary()
         self._dropped: collections.deque[Returned] = collections.deque()
+        self._living: Living[Copy] = Living()
+        BUDGET.add(self)
 
     def copy(self, raw: memoryview) -> Copy:
         """Return the copy of `raw`. If there is none yet, make one.
@@ -93,15 +95,28 @@ class SharedCopies:
             return copy
 
     def _new(self, memory: np.ndarray) -> Copy:
-        free = min(available(), self.arena.span - self.arena.taken)
+        missing = memory.nbytes / ROOM_TO_SPARE - self._free()
+        if 0 < missing <= BUDGET.returnable():
+            BUDGET.give_back(missing)
+        free = self._free()
         allowed = free * ROOM_TO_SPARE
         try:
             if memory.nbytes > allowed:
-                raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
+                raise ArenaFull(
+                    f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken ({BUDGET.in_words()})"
+                )
             block = self.arena.take(memory.nbytes, self._pieces(memory))
         except ArenaFull as full:
             return self._spilled(memory, str(full))
-        return Copy(Placed(block.offset, memory.nbytes), on_lease(block, self._dropped)[: memory.nbytes])
+        copy = Copy(Placed(block.offset, memory.nbytes), on_lease(block, self._dropped)[: memory.nbytes])
+        self._living.add(copy)
+        return copy
+
+    def _free(self) -> float:
+        return min(BUDGET.free(), self.arena.span - self.arena.taken)
+
+    def held(self) -> dict[str, int]:
+        return {"copies": sum([copy.placed.size for copy in self._living.all()])}
 
     def _spilled(self, memory: np.ndarray, why: str) -> Copy:
         folder = self.spill or temporary_folder()

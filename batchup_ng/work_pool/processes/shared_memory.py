@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler
+from ...memory.budget import BUDGET, Holder, Step
 from ...memory.leases import Block, Returned, on_lease, size_class
-from ...memory.limits import available
 from ...memory.paging import map_pages
 from ...memory.shared_file import SharedFile, give_back, private
 from .protocol import Placed
@@ -151,12 +151,12 @@ class Slot(NamedTuple):
     bytes: np.ndarray
 
 
-class SlotPool:
+class SlotPool(Holder):
     """The slots of an arena: blocks for batches. A slot is used again when nothing refers to its batch.
 
-    All slots together have at most `max_bytes`. `refused` says why there was no memory for a slot, with the needed and
-    the free bytes; empty if there always was. Safe to use from several threads. A lease may end inside any code, so a
-    slot is returned by one append to a deque, without a lock.
+    All slots together have at most `max_bytes`, and no more than the budget of the program leaves them. `refused` says
+    why there was no memory for a slot, with the needed and the free bytes; empty if there always was. Safe to use from
+    several threads. A lease may end inside any code, so a slot is returned by one append to a deque, without a lock.
     """
 
     def __init__(self, arena: Arena, max_bytes: int) -> None:
@@ -167,6 +167,7 @@ class SlotPool:
         self._free: dict[int, collections.deque[Returned]] = {}
         self._lock = threading.Lock()
         self._closed = False
+        BUDGET.add(self)
 
     def take(self, nbytes: int) -> Slot | None:
         """Return a slot of at least `nbytes`; None if the budget or the system's memory has no room."""
@@ -184,6 +185,7 @@ class SlotPool:
         return Slot(block.offset, on_lease(block, free))
 
     def _new(self, size: int) -> Block | None:
+        is_within = BUDGET.within(size)
         with self._lock:
             if self._closed:
                 return None
@@ -192,14 +194,43 @@ class SlotPool:
                 left = self._max_bytes - self.bytes
                 self._note(size, left, f"of the {self._max_bytes} that slots may have")
                 return None
+            if not is_within:
+                self._note(size, BUDGET.free(), BUDGET.in_words())
+                return None
             self.bytes += size
         try:
-            return self._arena.take(size)
+            return self._taken(size)
         except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
-            self._note(size, available(), str(error.__cause__ or error))
+            self._note(size, BUDGET.free(), str(error.__cause__ or error))
             return None
+
+    def _taken(self, size: int) -> Block:
+        """Return a block of the arena. The first time that the system has no pages, let others give some back."""
+        try:
+            return self._arena.take(size)
+        except ArenaFull as error:
+            if self.refused or error.__cause__ is None:  # not again and again; or the arena itself is full
+                raise
+        BUDGET.make_room(size)
+        return self._arena.take(size)
+
+    def held(self) -> dict[str, int]:
+        free = sum([size * len(free) for size, free in list(self._free.items())])
+        return {"slots": max(0, self.bytes - free), "free lists": free}
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        if step is not Step.FREE_LISTS:
+            return 0
+        if not self._lock.acquire(blocking=False):  # the budget holds signals back
+            return 0
+        try:
+            before = self.bytes
+            self._release(nbytes)
+            return before - self.bytes
+        finally:
+            self._lock.release()
 
     def _note(self, needed: int, free: float, why: str) -> None:
         self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"

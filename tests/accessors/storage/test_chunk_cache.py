@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from batchup_ng.accessors.storage import chunk_cache
 from batchup_ng.accessors.storage.chunk_cache import TABLE_BYTES, ChunkCache
+from batchup_ng.memory.budget import BUDGET, Living, Step
 from batchup_ng.memory.shared_file import Place
 from tests.extent import thorough
 
@@ -158,7 +159,8 @@ def test_with_hardly_any_room_all_is_right(slots: int) -> None:
 
 
 def test_memory_that_is_not_free_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_cache, "available", lambda: 4.0 * NBYTES)
+    monkeypatch.setattr(BUDGET, "free", lambda: 4.0 * NBYTES)
+    monkeypatch.setattr(chunk_cache, "_caches", Living())
     cache = ChunkCache(100 * NBYTES)
     check(cache, list(range(10)))
     assert len(missing(cache, list(range(10)))) == 8
@@ -242,8 +244,11 @@ class World:
         if self.depth >= 3 or not self.data.draw(st.booleans()):
             return
         self.depth += 1
-        if self.data.draw(st.integers(0, 3)) == 0:
+        what = self.data.draw(st.integers(0, 7))
+        if what <= 1:
             self.killed_between_claim_and_publication(self.data.draw(st.integers(0, 6)))
+        elif what == 2:
+            self.workers[0].give_back(Step.CHUNKS, NBYTES)
         else:
             self.request()
         self.depth -= 1

@@ -18,6 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, SerializationError, SharedMemoryWarning
+from batchup_ng.memory.budget import BUDGET
 from batchup_ng.work_pool.processes import shared_arrays
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same, wait_until
@@ -192,7 +193,7 @@ def test_batches_of_a_spilled_array_are_those_of_the_source(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array = np.random.default_rng(0).random((2000, 100))
-    monkeypatch.setattr(shared_arrays, "available", lambda: 1_000_000)
+    monkeypatch.setattr(BUDGET, "free", lambda: 1_000_000)
     with bu.WorkerProcessPool(2, start_method=method, spill=tmp_path) as pool:
         with pytest.warns(SharedMemoryWarning, match=re.escape(repr(str(tmp_path)))):
             parallel = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(2000)]))
@@ -219,7 +220,7 @@ def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
     def full(fd: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(shared_arrays, "available", lambda: 120_000)
+    monkeypatch.setattr(BUDGET, "free", lambda: 120_000)
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
     with crossing() as both, pytest.raises(SerializationError, match=message % "lies in memory as well"):
         both.share(source)
