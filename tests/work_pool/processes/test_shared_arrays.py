@@ -181,6 +181,21 @@ def test_a_copy_that_memory_has_no_room_for_lies_in_a_file(tmp_path: Path) -> No
         assert open_files(tmp_path) == []
 
 
+def test_a_copy_whose_descriptor_another_file_has_taken_is_not_read(tmp_path: Path) -> None:
+    with crossing(4 * MB, str(tmp_path)) as both, (tmp_path / "log").open("wb+") as log:
+        with pytest.warns(SharedMemoryWarning):
+            constant = both.share(np.arange(1_000_000))
+        file = constant.copies[0].file
+        assert file is not None
+        fd = os.dup(file.fd)
+        os.dup2(log.fileno(), file.fd)  # as after a daemon has closed all descriptors
+        with pytest.raises(OSError, match="the copy of an array is out of reach"):
+            both.arrived(constant)
+        os.dup2(fd, file.fd)
+        os.close(fd)
+        assert both.arrived(constant)[7] == 7
+
+
 def open_files(folder: Path) -> list[str]:
     """Return the files of a folder that this process has open or mapped, without those that it has not."""
     links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
