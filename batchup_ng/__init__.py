@@ -90,6 +90,7 @@ from .errors import (
 )
 from .formats import Converted, convert
 from .loader import Loader
+from .memory.budget import memory, memory_limit
 from .padding import PadColumns, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -203,6 +204,8 @@ __all__ = [
     "from_folder",
     "from_table",
     "measure_mixing",
+    "memory",
+    "memory_limit",
     "mix",
     "num_batches",
     "pad_batch",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ArgumentError
-from .memory_pool import Buffers
+from .memory.leases import Buffers
 
 
 def length(batch: Any) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from . import tensors
 from .batch import is_masked
 from .errors import MapResultError
-from .memory_pool import FRESH, Buffers, Lease
+from .memory.leases import FRESH, Buffers, Lease
 
 
 def _counted(value: Any) -> int:

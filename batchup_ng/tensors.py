@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory_pool import Buffers
+from .memory.leases import Buffers
 
 
 def is_tensor(value: Any) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.batch_layout import copied, finished, own_parts
-from batchup_ng.memory_pool import BufferPool, Buffers
+from batchup_ng.memory.leases import BufferPool, Buffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 

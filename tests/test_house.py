@@ -18,8 +18,8 @@ import batchup_ng
 
 PACKAGE = Path(batchup_ng.__file__).parent
 FLOORS = {
-    "errors": 0, "error_context": 0, "validation": 0, "batch": 0, "batch_layout": 0, "memory_pool": 0,
-    "tensors": 0, "randomness": 0, "_version": 0, "warn": 0, "system_limits": 0, "display": 0, "signals": 0,
+    "errors": 0, "error_context": 0, "validation": 0, "batch": 0, "batch_layout": 0, "memory": 0,
+    "tensors": 0, "randomness": 0, "_version": 0, "warn": 0, "display": 0, "signals": 0,
     "private_apis": 0, "csv_file": 0,
     "sampling": 1, "accessors": 1,
     "faults": 2, "augment": 2,

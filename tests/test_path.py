@@ -63,12 +63,12 @@ CONSUMER = {
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
 
 READING = {
-    "accessors.base", "accessors.paging", "batch_layout", "data_source.array", "data_source.epoch.reading"
+    "accessors.base", "memory.paging", "batch_layout", "data_source.array", "data_source.epoch.reading"
 }  # fmt: skip
 """What reads the rows of arrays."""
 
 if sys.version_info < (3, 11):  # in which a profiler refers to what a function holds, so that arrays are copied
-    READING |= {"batch", "memory_pool"}
+    READING |= {"batch", "memory.leases"}
 
 
 def test_the_modules_of_a_batch_of_the_direct_loop(seen: set[str]) -> None:
@@ -83,7 +83,7 @@ def test_the_modules_of_a_batch_of_a_serial_pool(seen: set[str]) -> None:
 
 
 def test_the_modules_of_a_batch_of_threads(seen: set[str]) -> None:
-    own = {"memory_pool", "work_pool.fair_queue", "work_pool.task", "work_pool.threads"}
+    own = {"memory.leases", "work_pool.fair_queue", "work_pool.task", "work_pool.threads"}
     with bu.WorkerThreadPool(1) as pool:
         batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
         assert visited(batches, seen) <= CONSUMER | READING | own
@@ -98,7 +98,7 @@ def test_the_modules_of_a_batch_of_processes(seen: set[str]) -> None:
         batches = pool.parallel_data_source(SOURCE).batch_iterator(64, shuffle=7, epoch=0)
         found = visited(batches, seen)
     others = {name for name in found if not name.startswith("work_pool.processes.")}
-    assert others <= CONSUMER | {"memory_pool", "signals", "work_pool.fair_queue", "work_pool.task"}
+    assert others <= CONSUMER | {"memory.leases", "signals", "work_pool.fair_queue", "work_pool.task"}
     assert len(found) <= IN_PROCESSES, sorted(found)
 
 
@@ -126,7 +126,7 @@ def test_the_modules_of_a_batch_in_a_worker() -> None:
     assert len(found) <= IN_A_WORKER, sorted(found)
 
 
-JOURNEYS = {"iter": (44, 180), "a later next": (18, 80), "the first next after": (47, 420)}
+JOURNEYS = {"iter": (45, 180), "a later next": (18, 80), "the first next after": (47, 420)}
 """Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a profiler,
 and the workers answer ``iter`` at other moments each time."""
 

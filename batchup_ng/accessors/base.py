@@ -17,10 +17,10 @@ import numpy as np
 from ..batch_layout import finished, of_its_own
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
+from ..memory.paging import announce_rows, exceeds_memory
 from ..randomness import BatchKey
 from ..tensors import is_any_tensor
-from .paging import announce_rows, exceeds_memory
 
 
 @runtime_checkable

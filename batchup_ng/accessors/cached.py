@@ -19,12 +19,12 @@ import numpy as np
 from .. import validation
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, CacheWarning
-from ..system_limits import available
+from ..memory.budget import BUDGET
+from ..memory.paging import file_name
 from ..tensors import is_any_tensor
 from ..warn import warn_consumer
 from .base import check_out, checked_rows, fingerprint_of, rows_of, sample_name
 from .packed_texts import PackedTexts
-from .paging import file_name
 from .shared_rows import HEADER_BYTES, Form, SharedRows
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 
@@ -197,7 +197,7 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
 def _room(where: Any, limit: Any) -> int:
     """Return how many bytes rows may take."""
     room = validation.size_in_bytes("limit", limit)
-    return room if where is not None else int(min(room, SHARE_OF_FREE_MEMORY * available()))
+    return room if where is not None else int(min(room, SHARE_OF_FREE_MEMORY * BUDGET.free()))
 
 
 def _form_of(accessor: Any) -> Form:

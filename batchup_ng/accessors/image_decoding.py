@@ -26,7 +26,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from ..error_context import raise_if_of_signal_handler
-from ..memory_pool import BufferPool
+from ..memory.leases import BufferPool
 from .crops import Box, CenterCrop, RandomResizedCrop
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")

@@ -15,7 +15,7 @@ import numpy as np
 from ..batch import is_masked
 from ..batch_layout import copied, finished
 from ..errors import ArgumentTypeError, SampleReadError
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 from .base import checked_rows, chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)

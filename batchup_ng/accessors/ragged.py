@@ -9,8 +9,8 @@ import numpy as np
 
 from ..display import array_words
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory.paging import file_name
 from .base import chosen_rows, sample_name
-from .paging import file_name
 from .storage.base import StoredArray, runs
 
 

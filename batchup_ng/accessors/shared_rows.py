@@ -10,14 +10,13 @@
                                                     └────────────────────────────────────┘
 
 Ownership. The process that made the rows, and each that received a pickle of them, has both files open, and mapped for
-reading. A pickle names its sender's descriptors; the receiver opens them through ``/proc``. So all processes of a
-program share one table, and nothing with a name is left in memory, however they end.
+reading. A pickle names the places of both (:mod:`~batchup_ng.memory.shared_file`). So all processes of a program share
+one table, and nothing with a name is left in memory, however they end.
 
-Publication. The bytes of a row are written, then, in a folder, its checksum, then its byte of the table. All writes use
-``pwrite``. A full disk is then an error, while a store to mapped memory would be a SIGBUS; and the system's locks order
-the writes for other processors. For the same reason ``pread`` reads the checksums: on a full disk in memory (tmpfs), an
-access to a mapped page that nobody wrote is a SIGBUS too. If a writer is killed in between, its row is not there. Each
-row has one place and one value, so writers need no lock: two of them write the same bytes.
+Publication. The bytes of a row are written, then, in a folder, its checksum, then its byte of the table. ``pread``
+reads the checksums, because on a full disk in memory (tmpfs) an access to a mapped page that nobody wrote is a SIGBUS.
+If a writer is killed in between, its row is not there. Each row has one place and one value, so writers need no lock:
+two of them write the same bytes.
 
 A table lives as long as its program. A row that an earlier program left in a folder has a checksum that is not zero. It
 gets its byte of the table if its bytes have that checksum. They may have another: at a power failure, the system may
@@ -39,19 +38,23 @@ import mmap
 import os
 import sys
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..memory.budget import BUDGET, Holder
+from ..memory.paging import announce_rows, copy_rows, map_pages
+from ..memory.shared_file import Place, SharedFile
 from .base import fill_rows
-from .paging import announce_rows, copy_rows, map_pages
 
 HEADER_BYTES = 4096
 """Bytes before the checksums of a file."""
 
 PART_BYTES = 1 << 20
 """Bytes of checksums to read at once."""
+
+HERE = b"\x01"
+"""The byte of the table for a row that is there."""
 
 
 class Form(NamedTuple):
@@ -88,45 +91,47 @@ class Form(NamedTuple):
         return self.start + self.total * self.row_bytes + 1
 
 
-class Place(NamedTuple):
-    """The files that a process has open: its number; descriptor, device and inode of each file."""
-
-    pid: int
-    files: tuple[tuple[int, int, int], ...]
-
-
-class SharedRows:
+class SharedRows(Holder):
     """The rows of a form that are there already. Row numbers count from 0.
 
     Args:
         form: The form of the rows.
-        place: The files of another process. If they are out of reach, on another machine or because that process has
-            ended, they are opened as if they were made here: a file by its path, memory without a row in it.
+        places: The files of another process, table and rows. If they are out of reach, on another machine or because
+            that process has ended, they are opened as if they were made here: a file by its path, memory without a
+            row in it.
 
     Raises:
         OSError: there is no room for the table, or the file cannot be made.
     """
 
-    def __init__(self, form: Form, place: Place | None = None) -> None:
+    def __init__(self, form: Form, places: tuple[Place | None, Place | None] = (None, None)) -> None:
         self.form = form
-        self._fds = [] if place is None else reached(place)
-        if not self._fds:
-            self._fds.append(nameless(form.total))
-            os.posix_fallocate(self._fds[0], 0, form.total)  # otherwise reading it might find no memory: a SIGBUS
-            self._fds.append(nameless(form.capacity * form.row_bytes) if form.path is None else _file(form))
-        self._table = np.frombuffer(mmap.mmap(self._fds[0], form.total, access=mmap.ACCESS_READ), np.bool_)
+        table, file = map(SharedFile.reached, places)
+        if table is None or file is None:
+            table = SharedFile.nameless(form.total)
+            table.reserve(0, form.total)  # otherwise reading it might find no memory: a SIGBUS
+            file = SharedFile.nameless(form.capacity * form.row_bytes) if form.path is None else _file(form)
+            BUDGET.add(self)  # here alone, for the memory is the same in each process
+        self._table_file, self._file = table, file
+        self._table = np.frombuffer(table.map(mmap.ACCESS_READ), np.bool_)
         nbytes = form.start + form.capacity * form.row_bytes
         try:
-            mapped = mmap.mmap(self._fds[1], nbytes or 1, access=mmap.ACCESS_READ)
+            mapped = file.map(mmap.ACCESS_READ, nbytes or 1)
         except ValueError:  # the file is shorter
             mapped = mmap.mmap(-1, 1)
         rows = form.capacity if len(mapped) >= nbytes else 0
         self._mapped = mapped
         self._values: np.ndarray = np.ndarray((rows, *form.shape), form.dtype, mapped, form.start if rows else 0)
 
+    def held(self) -> dict[str, int]:
+        return {"cached rows": 0 if self.form.path is not None else self.form.capacity * self.form.row_bytes}
+
+    def untouched(self) -> int:
+        return max(0, self.held()["cached rows"] - self._file.taken())
+
     def lost(self) -> bool:
         """Return whether another program cut the file short. Its rows then no longer count."""
-        return self.form.path is not None and os.fstat(self._fds[1]).st_size != self.form.file_bytes
+        return self.form.path is not None and os.fstat(self._file.fd).st_size != self.form.file_bytes
 
     def there(self, rows: np.ndarray) -> np.ndarray:
         """Return which of `rows`, ``(n,) int``, are there: ``(n,) bool``. It holds as long as the file is not lost."""
@@ -136,10 +141,10 @@ class SharedRows:
         if self.form.path is not None and not there.all():
             for place in np.flatnonzero(~there & (rows < self.form.capacity)).tolist():
                 row = int(rows[place])
-                found = int.from_bytes(os.pread(self._fds[1], 4, HEADER_BYTES + 4 * row), sys.byteorder)
+                found = int.from_bytes(os.pread(self._file.fd, 4, HEADER_BYTES + 4 * row), sys.byteorder)
                 data = np.empty(self.form.row_bytes, np.uint8)
                 if found and self._pread(row, data) and checksum(data) == found:
-                    _write(self._fds[0], np.uint8(1), row)
+                    self._table_file.write(HERE, row)
                     there[place] = True
         return there
 
@@ -163,7 +168,7 @@ class SharedRows:
     def _pread(self, row: int, data: np.ndarray) -> bool:
         """Read the bytes of a row, ``(row_bytes,) uint8``, from the file; return whether all are there."""
         view, offset = memoryview(data.data), self.form.start + row * self.form.row_bytes
-        while view and (done := os.preadv(self._fds[1], [view], offset)):
+        while view and (done := os.preadv(self._file.fd, [view], offset)):
             view, offset = view[done:], offset + done
         return not view
 
@@ -176,11 +181,11 @@ class SharedRows:
         if self.lost():
             raise OSError(errno.ESTALE, "its file was cut short by another program")
         start = self.form.start + row * self.form.row_bytes
-        _write(self._fds[1], data, start)
-        map_pages(self._mapped, start, start + data.nbytes)  # else the second epoch is a third slower (measured)
+        end = self._file.write(data, start)
+        map_pages(self._mapped, start, end)  # else the second epoch is a third slower (measured)
         if self.form.path is not None:
-            _write(self._fds[1], np.uint32(checksum(data)), HEADER_BYTES + 4 * row)
-        _write(self._fds[0], np.uint8(1), row)
+            self._file.write(checksum(data).to_bytes(4, sys.byteorder), HEADER_BYTES + 4 * row)
+        self._table_file.write(HERE, row)
 
     def count(self) -> int:
         """Return how many rows are there, including rows of earlier programs."""
@@ -189,15 +194,11 @@ class SharedRows:
         if self.form.path is None:
             return int(np.count_nonzero(self._table))
         end = HEADER_BYTES + 4 * self.form.capacity
-        parts = (os.pread(self._fds[1], min(PART_BYTES, end - at), at) for at in range(HEADER_BYTES, end, PART_BYTES))
+        parts = (os.pread(self._file.fd, min(PART_BYTES, end - at), at) for at in range(HEADER_BYTES, end, PART_BYTES))
         return sum(int(np.count_nonzero(np.frombuffer(part, np.uint32, len(part) // 4))) for part in parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SharedRows, (self.form, place_of(self._fds))
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
-        for fd in self._fds:
-            close(fd)
+        return SharedRows, (self.form, (self._table_file.place, self._file.place))
 
 
 def checksum(data: np.ndarray) -> int:
@@ -205,78 +206,33 @@ def checksum(data: np.ndarray) -> int:
     return zlib.crc32(data.data) or 1
 
 
-def _write(fd: int, data: np.ndarray | np.generic, offset: int) -> None:
-    view = memoryview(data.data).cast("B")
-    while view:
-        done = os.pwrite(fd, view, offset)
-        if done == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        view, offset = view[done:], offset + done
-
-
-def _identity(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
-
-
-def place_of(fds: list[int]) -> Place:
-    """Return the place of files that this process has open, for another process."""
-    return Place(os.getpid(), tuple((fd, *_identity(fd)) for fd in fds))
-
-
-def reached(place: Place) -> list[int]:
-    """Return descriptors in this process for the files at a place; none if one of them is out of reach."""
-    fds: list[int] = []
-    with contextlib.suppress(OSError):
-        for fd, *identity in place.files:
-            fds.append(os.open(f"/proc/{place.pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
-            if _identity(fds[-1]) != tuple(identity):  # the process has ended, and its number is reused
-                break
-        else:
-            return fds
-    for fd in fds:
-        os.close(fd)
-    return []
-
-
-def nameless(nbytes: int) -> int:
-    """Return a descriptor of a file in memory that has no pages yet."""
-    fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
-    try:
-        os.ftruncate(fd, nbytes or 1)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _file(form: Form) -> int:
-    """Return a descriptor of the file of some rows. Make the file if there is none that fits.
+def _file(form: Form) -> SharedFile:
+    """Return the file of some rows, by its path. Make the file if there is none that fits.
 
     A file that does not fit is unlinked, not written to: a program that has it open keeps it as it is.
     """
     path = os.path.realpath(str(form.path))  # a link may lead to no file yet
     while True:
         try:
-            fd, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), True
+            file, is_new = SharedFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)), True
         except FileExistsError:
             try:
-                fd, is_new = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), False
+                file, is_new = SharedFile(os.open(path, os.O_RDWR | os.O_NONBLOCK)), False
             except FileNotFoundError:
                 continue
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # of two programs, one makes it
-            found = os.fstat(fd)
+            fcntl.flock(file.fd, fcntl.LOCK_EX)  # of two programs, one makes it
+            found = os.fstat(file.fd)
             if is_new and found.st_nlink:
-                os.ftruncate(fd, form.file_bytes)
-                _write(fd, np.frombuffer(form.header, np.uint8), 0)
-            if os.fstat(fd).st_size == form.file_bytes and os.pread(fd, len(form.header), 0) == form.header:
-                fcntl.flock(fd, fcntl.LOCK_UN)  # a worker's descriptor would not release it
-                return fd
+                os.ftruncate(file.fd, form.file_bytes)
+                file.write(form.header, 0)
+            if file.size == form.file_bytes and os.pread(file.fd, len(form.header), 0) == form.header:
+                fcntl.flock(file.fd, fcntl.LOCK_UN)  # a worker's descriptor would not release it
+                return file
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), found):  # else another program has replaced it
                     os.unlink(path)
         except BaseException:
-            os.close(fd)
+            file.close()
             raise
-        os.close(fd)
+        file.close()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory.paging import file_name
 from ..randomness import SampleRng
 from .base import fingerprint_of, sample_name
-from .paging import file_name
 
 
 class ImageArrayUInt8ToFloat32:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import BufferPool
+from ..memory.leases import BufferPool
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
 from ..validation import known_names, not_negative

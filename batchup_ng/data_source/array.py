@@ -15,7 +15,6 @@ from ..accessors.column import as_column
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.map_style import MapStyle
 from ..accessors.packed_texts import PackedTexts
-from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
 from ..accessors.storage import FileBytes
@@ -24,7 +23,8 @@ from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
 from ..display import array_words, listed, printable
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import FRESH, Buffers
+from ..memory.leases import FRESH, Buffers
+from ..memory.paging import file_name
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from .. import batch as batches
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import FRESH, BufferPool
+from ..memory.leases import FRESH, BufferPool
 from ..randomness import BatchKey
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, SamplesPlan

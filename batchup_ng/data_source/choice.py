@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import num_batches
 from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order

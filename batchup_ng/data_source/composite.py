@@ -11,7 +11,7 @@ import numpy as np
 from .. import batch as batches
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
 from ..sampling.plans.combined import side_by_side

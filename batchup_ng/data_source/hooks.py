@@ -18,7 +18,7 @@ from ..batch import as_batch
 from ..batch_layout import of_its_own
 from ..display import Shown, arguments
 from ..errors import ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, count_batches, read_only

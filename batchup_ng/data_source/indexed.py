@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import batch as batches
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import ChoiceBatch
 from .base import AbstractDataSource

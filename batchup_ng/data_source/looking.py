@@ -11,7 +11,7 @@ import numpy as np
 from .. import batch as batches
 from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from .epoch.reading import MakeBatch

@@ -18,7 +18,7 @@ from ..batch import as_batch
 from ..batch_layout import own_parts
 from ..error_context import described, function_name, note_map, note_wrong_call, raise_if_of_signal_handler
 from ..errors import ArgumentTypeError, MapResultError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .base import AbstractDataSource

@@ -11,7 +11,7 @@ import numpy as np
 from .. import batch as batches
 from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 
 ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""

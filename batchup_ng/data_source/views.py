@@ -11,7 +11,7 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..errors import ArgumentError
-from ..memory_pool import FRESH, Buffers
+from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import check_row_numbers, row_numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
 from .base import AbstractDataSource, PlannedDataSource

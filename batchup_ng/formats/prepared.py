@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..accessors.encoded_pictures import EncodedPictures
-from ..accessors.paging import file_name
 from ..accessors.pictures import Pictures
 from ..accessors.storage.arrow_column import ArrowColumn
 from ..data_source import AbstractDataSource, ArrayDataSource, ConcatDataSource, SubsetDataSource, TakeDataSource
@@ -20,6 +19,7 @@ from ..data_source.epoch.state import digest
 from ..data_source.hooks import nodes_of
 from ..datasets import FilesDataSource
 from ..errors import ArgumentError, ArgumentTypeError
+from ..memory.paging import file_name
 from ..validation import integer, positive_int
 
 REARRANGING_SOURCES = (SubsetDataSource, TakeDataSource)

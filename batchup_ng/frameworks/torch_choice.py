@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..work_pool.choice import EPOCH, TINY, Choice, copy_to_try, timed

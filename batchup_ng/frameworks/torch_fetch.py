@@ -19,7 +19,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from ..error_context import raise_if_of_signal_handler
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, seed_globals
 from ..tensors import bytes_of, is_dense, is_tensor

@@ -15,7 +15,7 @@ from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.indexed import row_arrays
-from ..memory_pool import FRESH, BufferPool, Buffers
+from ..memory.leases import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import BatchPlan, SamplesPlan

@@ -19,7 +19,7 @@ import pytest
 from .. import batch as batches
 from ..data_source.base import PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 from ..work_pool import WorkerThreadPool
 from .comparison import first_difference
 

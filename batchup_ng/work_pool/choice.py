@@ -37,7 +37,7 @@ from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from ..memory_pool import BufferPool
+from ..memory.leases import BufferPool
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
 from .epoch_runner import ByteBound

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import batch as batches
-from .. import system_limits
 from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
@@ -33,6 +32,7 @@ from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
+from ..memory.budget import BUDGET, Holder, Step
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
@@ -47,8 +47,11 @@ DEFAULT_BYTES = 10**9
 
 
 @dataclasses.dataclass(slots=True)
-class ByteBound:
-    """The number of batches that may be ahead within a number of bytes. The epochs of a source share it."""
+class ByteBound(Holder):
+    """The number of batches that may be ahead within a number of bytes. The epochs of a source share it.
+
+    If memory is short, it goes down to one batch a worker, and stays there.
+    """
 
     size: int  # the most batches that may be ahead in any case
     buffer_bytes: int | None  # for all of them; None is a quarter of the free memory, 1 GB at most
@@ -60,8 +63,9 @@ class ByteBound:
     def __post_init__(self) -> None:
         self._limit = min(self.size, self.first)
         if self.buffer_bytes is None:
-            self.buffer_bytes = int(min(system_limits.available() * DEFAULT_SHARE, DEFAULT_BYTES))
+            self.buffer_bytes = int(min(BUDGET.free() * DEFAULT_SHARE, DEFAULT_BYTES))
             self.least = 2
+        BUDGET.add(self)
 
     def __str__(self) -> str:
         nbytes = self.buffer_bytes or 0
@@ -70,6 +74,12 @@ class ByteBound:
     def limit(self) -> int:
         """Return how many batches may be ahead now."""
         return self._limit
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        if step is Step.READ_AHEAD:
+            self.size = min(self.size, max(1, self.first - 1))  # `first` is one more than the workers run at once
+            self._limit = min(self._limit, self.size)
+        return 0
 
     def saw(self, batch: Any) -> None:
         """Record the size of a batch."""

@@ -21,7 +21,7 @@ from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.map import ConsumerMaps
 from ..errors import ArgumentTypeError
-from ..memory_pool import Buffers
+from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .epoch_runner import ByteBound
 from .parallel import WithConsumerMaps

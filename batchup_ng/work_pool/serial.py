@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .. import validation
 from ..data_source.base import AbstractDataSource
-from ..memory_pool import BufferPool
+from ..memory.leases import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool
 from .task import ONCE, Submission, Task, TaskFuture
 

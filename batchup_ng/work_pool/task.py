@@ -23,7 +23,7 @@ from typing import Any
 from ..data_source.base import AbstractDataSource
 from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
-from ..memory_pool import FRESH
+from ..memory.leases import FRESH
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A function with its arguments and keywords."""

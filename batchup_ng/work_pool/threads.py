@@ -36,7 +36,7 @@ from .. import validation
 from ..accessors.spreading import lender
 from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, SampleTimeout
-from ..memory_pool import BufferPool
+from ..memory.leases import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process

@@ -118,7 +118,7 @@ class Ours(Ready):
         import cv2
 
         from batchup_ng import SampleRng, augment
-        from batchup_ng.memory_pool import BufferPool
+        from batchup_ng.memory.leases import BufferPool
 
         cv2.setNumThreads(1)
         memory = BufferPool()

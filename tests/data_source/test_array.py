@@ -9,7 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.randomness import BatchKey
 from tests.data_source.source_helpers import A, draws, ids
 

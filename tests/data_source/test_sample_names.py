@@ -10,8 +10,8 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.base import sample_name
-from batchup_ng.accessors.paging import file_name
 from batchup_ng.data_source import ChoiceBatch, PlannedDataSource
+from batchup_ng.memory.paging import file_name
 from batchup_ng.sampling.plans.rows import one_row, take_rows
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from batchup_ng import system_limits
+from batchup_ng.memory import limits
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def group_with(controller: str, *files: str) -> Iterator[Path]:
 
 
 def _made(controller: str, files: tuple[str, ...]) -> Path | None:
-    for folder in system_limits.group_folders(controller):
+    for folder in limits.group_folders(controller):
         made = folder / f"batchup_ng-faults-{os.getpid()}"
         if not (folder / "cgroup.procs").exists():
             continue

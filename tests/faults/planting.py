@@ -49,7 +49,7 @@ class Bug:
 
 BUGS = [
     Bug(
-        "a lease is free from the start", "memory_pool.py",
+        "a lease is free from the start", "memory/leases.py",
         """
 made = Lease.__init__
 def free_at_once(self, block, shape, kind, free):
@@ -181,7 +181,7 @@ SlotPool.take = taken
         r"AssertionError: a batch (that is held was overwritten|arrived wrong)",
     ),
     Bug(
-        "the shared memory has a name", "work_pool/processes/shared_memory.py",
+        "the shared memory has a name", "memory/shared_file.py",
         """
 os.memfd_create = lambda name, flags: os.open(
     os.environ["TMPDIR"] + "/batchup_ng", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

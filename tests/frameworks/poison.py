@@ -13,8 +13,8 @@ from unittest import mock
 
 import numpy as np
 
-from batchup_ng import memory_pool
-from batchup_ng.memory_pool import SMALLEST_LEASE, Lease, Returned
+from batchup_ng.memory import leases
+from batchup_ng.memory.leases import SMALLEST_LEASE, Lease, Returned
 
 POISON = 0xFF
 """What a block is overwritten with: NaN as a float, -1 as a signed integer."""
@@ -41,7 +41,7 @@ def poisoned_leases() -> Iterator[list[int]]:
 
         return Returned(lease, poison)
 
-    with mock.patch.object(memory_pool, "Returned", returned):
+    with mock.patch.object(leases, "Returned", returned):
         yield sizes
 
 

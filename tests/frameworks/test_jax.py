@@ -16,7 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract

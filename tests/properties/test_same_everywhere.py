@@ -14,7 +14,7 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.data_source.epoch.reading import MakeBatch
 from batchup_ng.errors import InOrderNotSupported
-from batchup_ng.memory_pool import FRESH
+from batchup_ng.memory.leases import FRESH
 from batchup_ng.sampling.plans.drawn import ANY_ORDER
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported, NotReproducible, SerializationError
-from batchup_ng.memory_pool import Lease
+from batchup_ng.memory.leases import Lease
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible

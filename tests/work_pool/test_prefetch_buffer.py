@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
+from batchup_ng.memory.budget import BUDGET
 from batchup_ng.work_pool.epoch_runner import ByteBound
 from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
@@ -50,7 +50,7 @@ def test_the_size_counts_where_the_bytes_do_not() -> None:
 
 def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, nbytes in ((8000, 2000), (1e12, 10**9), (math.inf, 10**9)):
-        monkeypatch.setattr(system_limits, "available", lambda free=free: free)
+        monkeypatch.setattr(BUDGET, "free", lambda free=free: free)
         assert ByteBound(20, None, 3).buffer_bytes == nbytes
     assert ByteBound(20, 5, 3).buffer_bytes == 5
 
@@ -58,7 +58,7 @@ def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: p
 def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(system_limits, "available", lambda: 4000.0)
+    monkeypatch.setattr(BUDGET, "free", lambda: 4000.0)
     for nbytes, most in ((10, 20), (100, 8), (400, 2), (1000, 2), (1001, 1)):
         bound = ByteBound(20, None, 3)
         bound.saw(np.zeros(nbytes, np.uint8))
@@ -66,7 +66,7 @@ def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time
 
 
 def test_batches_that_are_larger_than_the_bound_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_limits, "available", lambda: 400.0)
+    monkeypatch.setattr(BUDGET, "free", lambda: 400.0)
     with bu.WorkerThreadPool(2) as pool:
         source = pool.parallel_data_source(big(30))
         assert sum(len(x) for (x,) in source.batch_iterator(7)) == 30

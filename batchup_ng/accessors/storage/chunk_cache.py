@@ -1,10 +1,12 @@
 """Decoded chunks for all threads and processes of a program: the first that needs one decodes it, the others copy.
 
     one nameless file in memory, which each process maps
-    ┌───────┬───────────────────────────────────────┬───────┬───────┬─────┐
-    │ hand  │ for each slot: key, generation, owner │ slot  │ slot  │ ... │
-    └───────┴───────────────────────────────────────┴───────┴───────┴─────┘
+    ┌──────┬──────────────────────────────────────────────┬───────┬───────┬─────┐
+    │ head │ for each slot: key, generation, owner, pages │ slot  │ slot  │ ... │
+    └──────┴──────────────────────────────────────────────┴───────┴───────┴─────┘
+    head: the hand; how many of the last bytes were given back; bytes of a slot
     key: number of the chunk + 1     generation: how often the slot was claimed     owner: process that decodes, or 0
+    pages: whether the slot has pages
 
 Ownership. The table changes only under a lock, `flock` on the file. The kernel releases the lock if its holder is
 killed. A process owns a slot from its claim until it publishes the slot. Until then nobody else reads or writes the
@@ -17,8 +19,12 @@ claim writes the owner first, a publication writes the owner last. If a process 
 wait for a while, then claim another slot for its chunk. If there is no slot, the chunk is decoded into other memory. If
 the lock cannot be acquired, the process goes on with a cache of its own. No wait is endless.
 
-A pickle names its sender's file descriptor, like a pickle of :class:`~batchup_ng.accessors.shared_rows.SharedRows`. If
-the descriptor is out of reach, on another machine, or if the system has no such files, a process has its own cache.
+Room. The caches of a program have half of its free memory together. If that is less than their limits, each has an
+equal part: for a new file, the process gives back the last slots of its other files, as it does if memory is short.
+Other processes see that in the head.
+
+A pickle names the place of its sender's file (:mod:`~batchup_ng.memory.shared_file`). If it is out of reach, on another
+machine, or if the system has no such files, a process has its own cache.
 """
 
 from __future__ import annotations
@@ -35,17 +41,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
-from ...system_limits import available
-from ..shared_rows import Place, nameless, place_of, reached
+from ...memory.budget import BUDGET, Holder, Living, Step
+from ...memory.shared_file import Place, SharedFile, give_back
 
 MOST_SLOTS = 4096
 """Slots of a cache at most: each batch searches all keys."""
 
-TABLE_BYTES = 25 * 4096
+TABLE_BYTES = 33 * 4096
 """Bytes before the slots: the table, in whole pages."""
 
 PART_OF_FREE = 0.5
-"""Part of the free memory that chunks may take; the rest is for batches and the remaining program."""
+"""Part of the free memory that the chunks of all caches may take; the rest is for batches and the remaining program."""
 
 PATIENCE = 5.0
 """Seconds to wait for a chunk that another process decodes, and for the lock."""
@@ -65,18 +71,24 @@ Use: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """A function of the numbers of chunks, ``(n,) int64``, the slot of each, and all slots, ``(m, nbytes) uint8``."""
 
 
-class ChunkCache:
+class ChunkCache(Holder):
     """The most recently decoded chunks, all of one size. No memory is taken before the first use.
 
     Args:
-        limit: Bytes of chunks in all processes together; half of the memory free at the first use, if that is less.
+        limit: Bytes of chunks in all processes together; less if the memory that is free at the first use is short.
         place: The cache of another process.
+
+    Attributes:
+        is_idle: Whether no process needs it, so that a pickle of it needs no file.
     """
 
     def __init__(self, limit: int, place: Place | None = None) -> None:
         self.limit = limit
+        self.is_idle = False
         self._place = place
         self._shares: dict[int, _Share] = {}
+        _caches.add(self)
+        BUDGET.add(self)
 
     def slots(self, nbytes: int) -> int:
         """Return how many chunks of `nbytes` may be kept."""
@@ -84,7 +96,25 @@ class ChunkCache:
 
     def room(self) -> int:
         """Return how many bytes of chunks may be kept, given the memory that is free now."""
-        return min(self.limit, int(PART_OF_FREE * min(available(), 1 << 60)))
+        share = self._shares.get(os.getpid())
+        return min(self.limit, _room_for_all()[0]) if share is None else share.room()
+
+    def room_made(self) -> int:
+        """Return the bytes of the file that this process has made for it."""
+        share = self._shares.get(os.getpid())
+        return share.room() if share is not None and share.is_first else 0
+
+    def held(self) -> dict[str, int]:
+        return {"decoded chunks": self.room_made()}
+
+    def untouched(self) -> int:
+        share = self._shares.get(os.getpid())
+        return 0 if share is None or not share.is_first else share.untouched()
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        share = self._shares.get(os.getpid())
+        wanted = step is Step.CHUNKS and share is not None and share.is_first
+        return share.give_back(nbytes) if wanted and share is not None else 0
 
     def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
         """Call `use` with the chunks that the cache has; return the numbers of the others."""
@@ -116,13 +146,13 @@ class ChunkCache:
         share = self._shares.get(pid)
         if share is None:
             # After a fork, open the parent's file again: a lock belongs to the open file.
-            inherited = [place_of([each.fd])._replace(pid=pid) for each in self._shares.values() if each.fd >= 0]
+            inherited = [each.file.place for each in self._shares.values() if each.file and each.file.is_open()]
             share = self._shares.setdefault(pid, _Share(self.limit, next(iter(inherited), self._place)))
         return share
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fd = self._share().fd
-        return ChunkCache, (self.limit, place_of([fd]) if fd >= 0 else None)
+        file = None if self.is_idle else self._share().file
+        return ChunkCache, (self.limit, None if file is None else file.place)
 
 
 class _LockHeldError(Exception):
@@ -133,28 +163,62 @@ class _Share:
     """The cache as one process has opened it."""
 
     def __init__(self, limit: int, place: Place | None = None) -> None:
-        self.fd = -1
-        fds = [] if place is None else reached(place)
-        if fds:
-            self.fd, self._size = fds[0], os.fstat(fds[0]).st_size
-        else:
-            self._size = TABLE_BYTES + min(limit, int(PART_OF_FREE * min(available(), 1 << 60)))
-            if hasattr(os, "memfd_create"):
-                with contextlib.suppress(OSError):  # the size of files may be limited (ulimit -f): use a private cache
-                    self.fd = nameless(self._size)
-        self._mapped = mmap.mmap(self.fd, self._size)
-        table = np.frombuffer(self._mapped, np.int64, 1 + 3 * MOST_SLOTS)
-        self._hand, (self._keys, self._generations, self._owners) = table[:1], table[1:].reshape(3, MOST_SLOTS)
+        self.file = SharedFile.reached(place)
+        self.is_first = self.file is None
+        self.file = self.file or _new_file(limit)
+        size = TABLE_BYTES + _room(limit) if self.file is None else self.file.size
+        self._mapped = mmap.mmap(-1, size) if self.file is None else self.file.map()
+        table = np.frombuffer(self._mapped, np.int64, 3 + 4 * MOST_SLOTS)
+        self._hand, self._given, self._slot_bytes = table[:1], table[1:2], table[2:3]
+        self._keys, self._generations, self._owners, self._pages = table[3:].reshape(4, MOST_SLOTS)
         self._me = _identity(os.getpid()) or os.getpid()
-        self._with_pages: set[int] = set()
         self._lock = threading.Lock()
+
+    def room(self) -> int:
+        """Return the bytes of the slots that were not given back."""
+        room = max(0, len(self._mapped) - TABLE_BYTES - int(self._given[0]))
+        return min(room, MOST_SLOTS * int(self._slot_bytes[0]) or room)
+
+    def untouched(self) -> int:
+        """Return the bytes of the slots that have no pages yet; 0 if that is unknown."""
+        return 0 if self.file is None else max(0, self.room() + TABLE_BYTES - self.file.taken())
+
+    def give_back(self, nbytes: int) -> int:
+        """Give back the last bytes, with the slots that they are in; return how many were given back."""
+        with contextlib.suppress(_LockHeldError), self._locked(patience=0.0):
+            size, before = int(self._slot_bytes[0]), self.room()
+            n = self._used(size) if size else 0
+            self._given[0] = len(self._mapped) - TABLE_BYTES - max(0, before - nbytes)
+            for slot in range(self._used(size) if size else 0, n):
+                if not self._owners[slot]:
+                    self._drop(slot)
+            return before - self.room()
+        return 0
+
+    def _drop(self, slot: int) -> None:
+        """Take a chunk out, and give back the pages of its slot, which has no owner. The caller holds the lock."""
+        self._keys[slot] = 0
+        self._generations[slot] += 1
+        if self._pages[slot]:
+            self._pages[slot] = 0
+            size, page = int(self._slot_bytes[0]), mmap.PAGESIZE
+            first = -(-(TABLE_BYTES + slot * size) // page) * page
+            end = (TABLE_BYTES + (slot + 1) * size) // page * page
+            if first < end:
+                give_back(self._mapped, first, end - first)
+
+    def _used(self, nbytes: int) -> int:
+        """Return how many slots of `nbytes` were not given back."""
+        return min(MOST_SLOTS, max(0, len(self._mapped) - TABLE_BYTES - int(self._given[0])) // nbytes)
 
     def copy(self, numbers: np.ndarray, nbytes: int, use: Use) -> np.ndarray:
         memory = self._memory(nbytes)
-        n = len(memory)
-        if not n or not len(numbers):
+        if not len(memory) or not len(numbers):
             return numbers
         with self._locked():
+            n = self._used(nbytes)
+            if not n:
+                return numbers
             kept = (self._keys[:n] == numbers[:, None] + 1) & (self._owners[:n] == 0)
             found, slots = kept.any(1), kept.argmax(1)  # the first: a late process may have decoded the chunk again
             before = self._generations[slots]
@@ -169,7 +233,7 @@ class _Share:
         self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use, ahead: Sequence[int] = ()
     ) -> None:  # fmt: skip
         progress = time.monotonic()
-        ahead = ahead if len(self._memory(nbytes)) > ROOM * len(ahead) else ()
+        ahead = ahead if ahead and self._used(nbytes) > ROOM * len(ahead) else ()
         while len(numbers):
             late = time.monotonic() - progress > PATIENCE
             busy = [number for number in numbers.tolist() if not self._made(number, nbytes, decode, use, late)]
@@ -204,12 +268,15 @@ class _Share:
             if slot != FULL:
                 with self._locked():
                     self._keys[slot], self._owners[slot] = kept, 0
+                    if slot >= self._used(nbytes):  # it was given back while the chunk was decoded
+                        self._drop(slot)
         return True
 
     def _claimed(self, number: int, nbytes: int, late: bool) -> int:
         """Return a slot to decode a chunk into; BUSY where `_made` returns False, FULL if there is none."""
-        n = len(self._memory(nbytes))
         with self._locked():
+            self._slot_bytes[0] = nbytes
+            n = self._used(nbytes)
             owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
             if not late and any(owner == 0 or self._lives(owner) for owner in owners):
                 return BUSY
@@ -227,13 +294,13 @@ class _Share:
         """Return whether a slot has memory, and reserve it: writing to a slot without memory would be a SIGBUS."""
         if slot == FULL:
             return False
-        if self.fd >= 0 and slot not in self._with_pages:
+        if self.file is not None and not self._pages[slot]:
             try:
-                os.posix_fallocate(self.fd, TABLE_BYTES + slot * nbytes, nbytes)
+                self.file.reserve(TABLE_BYTES + slot * nbytes, nbytes)
             except OSError as error:
                 raise_if_of_signal_handler(error)
                 return False
-            self._with_pages.add(slot)
+            self._pages[slot] = 1
         return True
 
     def _lives(self, owner: int) -> bool:
@@ -241,23 +308,24 @@ class _Share:
 
     def _memory(self, nbytes: int) -> np.ndarray:
         """Return all slots, ``(n, nbytes) uint8``."""
-        n = min(MOST_SLOTS, (self._size - TABLE_BYTES) // nbytes)
+        n = min(MOST_SLOTS, (len(self._mapped) - TABLE_BYTES) // nbytes)
         return np.ndarray((n, nbytes), np.uint8, self._mapped, TABLE_BYTES)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, patience: float | None = None) -> Iterator[None]:
         """Hold the lock of this process's threads, then the lock of the file.
 
         Raises:
-            _LockHeldError: a lock could not be acquired in time.
+            _LockHeldError: a lock could not be acquired within `patience` seconds, by default :data:`PATIENCE`.
         """
-        until = time.monotonic() + PATIENCE
-        if not self._lock.acquire(timeout=PATIENCE):
+        patience = PATIENCE if patience is None else patience
+        until = time.monotonic() + patience
+        if not self._lock.acquire(timeout=patience):
             raise _LockHeldError
         try:
-            while self.fd >= 0:
+            while self.file is not None:
                 with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(self.file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 if time.monotonic() > until:
                     raise _LockHeldError
@@ -265,14 +333,40 @@ class _Share:
             try:
                 yield
             finally:
-                if self.fd >= 0:
-                    fcntl.flock(self.fd, fcntl.LOCK_UN)
+                if self.file is not None:
+                    fcntl.flock(self.file.fd, fcntl.LOCK_UN)
         finally:
             self._lock.release()
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # when Python ends, `os` may be gone
-        if self.fd >= 0:
-            close(self.fd)
+
+def _room(limit: int) -> int:
+    """Return the bytes that the chunks of a new cache may take. Others give back all beyond an equal part."""
+    left, part = _room_for_all()
+    for cache in sorted(_caches.all(), key=lambda cache: -cache.room_made()):
+        missing, beyond = min(limit, part) - left, cache.room_made() - part
+        if missing > 0 and beyond > 0:
+            left += cache.give_back(Step.CHUNKS, min(missing, beyond))
+    return max(0, min(limit, left))
+
+
+def _room_for_all() -> tuple[int, int]:
+    """Return the bytes that no cache has of the room for all, and the equal part of one more cache."""
+    rooms = [room for cache in _caches.all() if (room := cache.room_made())]
+    room = int(PART_OF_FREE * min(BUDGET.free() + sum(rooms), 1 << 60))
+    return max(0, room - sum(rooms)), room // (len(rooms) + 1)
+
+
+_caches: Living[ChunkCache] = Living()
+"""The caches of this process."""
+
+
+def _new_file(limit: int) -> SharedFile | None:
+    """Return a file for a new cache, with pages for its table; None if the system gives none, as by ``ulimit -f``."""
+    with unless_of_signal_handler(OSError):
+        file = SharedFile.nameless(TABLE_BYTES + _room(limit))
+        file.reserve(0, TABLE_BYTES)
+        return file
+    return None
 
 
 def _identity(pid: int) -> int:

@@ -65,6 +65,7 @@ class ChunkedArray(StoredArray):
 
     _decodes = True  # set to False by a format, when it is made, if rows are read without decoding: by `_copy`
     _files: np.ndarray  # number of the file of each chunk; only set if there may be several files
+    _small: bool | None = None  # whether each process decodes the data once; None before that is known
 
     def _set_cache(self, cache: int | str) -> None:
         self._cache, self._whole = ChunkCache(size_in_bytes("cache", cache)), Whole()
@@ -110,7 +111,7 @@ class ChunkedArray(StoredArray):
             return
         numbers, within = self._located(rows)
         try:
-            if len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY_BYTES, self._cache.limit):
+            if self._small or (self._small is None and self._is_small()):
                 whole = self._whole.array
                 if whole is None:
                     whole = np.empty(self.shape, self.dtype)
@@ -173,6 +174,15 @@ class ChunkedArray(StoredArray):
                 last = int(self._located(np.array([len(self) - 1]))[0][0])
                 ahead = range(int(chunks[-1]) + 1, min(int(chunks[-1]) + CHUNKS_AHEAD, last) + 1)
             self._cache.fetch(missing, nbytes, decode, use, ahead)
+
+    def _is_small(self) -> bool:
+        """Return whether each process decodes the data once and keeps it, without the cache."""
+        self._small = len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY_BYTES, self._cache.limit)
+        return self._small
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._cache.is_idle = self._is_small()
+        return super().__getstate__()
 
     @property
     def _chunk_bytes(self) -> int:

@@ -11,7 +11,7 @@ from ...batch_layout import finished
 from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
-from ...memory_pool import Buffers
+from ...memory.leases import Buffers
 from ...sampling.plans.rows import planned_samples
 from ..hooks import SourceNode
 from .accounting import Accounting, count_of

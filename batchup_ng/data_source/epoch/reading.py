@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...batch_layout import finished
 from ...error_context import raise_if_of_signal_handler
 from ...faults.isolation import FAILURES, isolable, isolate
-from ...memory_pool import Buffers
+from ...memory.leases import Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import globals_kept
 from ...sampling.plans.rows import planned_samples

@@ -11,7 +11,7 @@ from typing import Any
 from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
-from ...memory_pool import FRESH, BufferPool, Buffers
+from ...memory.leases import FRESH, BufferPool, Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import seed_globals
 from .job import batch_task

@@ -32,6 +32,7 @@ from typing import Any, NoReturn
 from numpy import random as numpy_random  # here, because another thread may hold the import lock in a forked child
 
 from ...errors import PoolBroken
+from ...memory.shared_file import identity
 from . import parent_death, worker
 from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
@@ -40,8 +41,9 @@ from .schedule import START_TIMEOUT
 STARTED, ENDED, FAILED = b"S", b"E", b"F"
 MESSAGE = struct.Struct("<cii")
 """Answer of the server: the kind, a worker's pid, its exit code or (FAILED) the number of an error."""
-REQUEST = struct.Struct("<II")
-"""Request to it: the number of descriptors sent along, and of tasks that the worker runs at once; or 0 and its pid."""
+REQUEST = struct.Struct("<IIQ")
+"""Request to it: the number of descriptors sent along, of tasks that the worker runs at once, and of bytes that it may
+hold, 0 for any; or 0 and its pid."""
 
 ANSWER_TIMEOUT = 0.1
 """Seconds that the server may take to report the exit of a worker."""
@@ -65,8 +67,8 @@ def main(fd: int, life_fd: int) -> None:
             request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)
             if not request:
                 return
-            sent, number = REQUEST.unpack(request)
-            sock.sendall(_start(sock, fds, sent, number) if sent else _how_it_ended(number))
+            sent, number, memory = REQUEST.unpack(request)
+            sock.sendall(_start(sock, fds, sent, number, memory) if sent else _how_it_ended(number))
 
 
 def _how_it_ended(pid: int) -> bytes:
@@ -77,7 +79,7 @@ def _how_it_ended(pid: int) -> bytes:
     return MESSAGE.pack(ENDED, pid, code)
 
 
-def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> bytes:
+def _start(sock: socket.socket, fds: list[int], sent: int, threads: int, memory: int) -> bytes:
     """Fork a worker. Return the answer, with the error number if the fork failed."""
     try:
         if len(fds) < sent:
@@ -85,7 +87,7 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> byte
         pid = os.fork()
         if pid == 0:
             sock.close()
-            _work(fds[0], fds[1], fds[2] if sent > 2 else -1, threads)
+            _work(fds[0], fds[1], fds[2] if sent > 2 else -1, threads, memory)
         answer = MESSAGE.pack(STARTED, pid, 0)
     except OSError as error:
         answer = MESSAGE.pack(FAILED, 0, error.errno or 0)
@@ -94,13 +96,13 @@ def _start(sock: socket.socket, fds: list[int], sent: int, threads: int) -> byte
     return answer
 
 
-def _work(fd: int, life_fd: int, arena_fd: int, threads: int) -> NoReturn:
+def _work(fd: int, life_fd: int, arena_fd: int, threads: int, memory: int) -> NoReturn:
     """Run the worker in a process that was just forked. Never return."""
     code = 1
     try:
         random.seed()  # otherwise all workers would continue from the server's state
         numpy_random.seed()
-        worker.main(fd, life_fd, arena_fd, threads)
+        worker.main(fd, life_fd, arena_fd, threads, memory)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -131,18 +133,18 @@ class ForkServer:
             self._life.close()
             raise
         self._sock = ours
-        self._file = parent_death.identity(ours.fileno())
+        self._file = identity(ours.fileno())
         self._lock = threading.Lock()
         self.users = 1
         self.ended = self.was_silent = False
 
-    def fork(self, threads: int, fds: list[int], timeout: float = START_TIMEOUT) -> int | None:
+    def fork(self, threads: int, fds: list[int], timeout: float = START_TIMEOUT, memory: int = 0) -> int | None:
         """Fork a worker with these descriptors. Return its pid; None if the server is dead.
 
         Raises :class:`PoolBroken` if the server cannot fork or does not answer.
         """
         with self._lock:
-            answer = self._answer(fds, threads, timeout)
+            answer = self._answer(fds, threads, timeout, memory)
         if answer is None and not self.ended:
             self._process.kill()  # otherwise it would start a worker that the pool does not know
             self.ended = True
@@ -172,11 +174,13 @@ class ForkServer:
         self.was_silent = self.was_silent or answer is None  # it is silent or dead
         return EXIT_UNKNOWN if answer is None else answer[2]
 
-    def _answer(self, fds: list[int], number: int, timeout: float) -> tuple[bytes, int, int] | None:
+    def _answer(
+        self, fds: list[int], number: int, timeout: float, memory: int = 0
+    ) -> tuple[bytes, int, int] | None:  # fmt: skip
         """Return the answer to a request; None if no answer arrives in time, or the server is dead."""
         deadline = time.monotonic() + timeout
         try:
-            socket.send_fds(self._sock, [REQUEST.pack(len(fds), number)], fds)
+            socket.send_fds(self._sock, [REQUEST.pack(len(fds), number, memory)], fds)
             while not self.ended and (left := deadline - time.monotonic()) > 0:
                 self._sock.settimeout(left)
                 data = self._sock.recv(MESSAGE.size, socket.MSG_WAITALL)
@@ -194,12 +198,12 @@ class ForkServer:
     def is_reachable(self) -> bool:
         """Return whether the server runs, and the program has not closed the socket to it."""
         runs = _state(self._process.pid) not in "ZXTt"  # neither ended nor stopped
-        return runs and parent_death.identity(self._sock.fileno()) == self._file
+        return runs and identity(self._sock.fileno()) == self._file
 
     def close(self) -> None:
         """End the server. Its workers notice the ends of their own sockets."""
         self.ended = True
-        if parent_death.identity(self._sock.fileno()) == self._file:
+        if identity(self._sock.fileno()) == self._file:
             hang_up(self._sock)
         else:
             self._sock.detach()  # another file may have its number by now
@@ -277,9 +281,10 @@ class ServerLauncher(Launcher):
     """Starts workers by one server process, which starts with the first worker."""
 
     def __init__(
-        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
-    ) -> None:
-        super().__init__(threads, blas_threads, arena_fd, start_timeout)
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT,
+        memory: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(threads, blas_threads, arena_fd, start_timeout, memory)
         self._server: ForkServer | None = None
         self._lock = threading.Lock()
 
@@ -303,7 +308,7 @@ class ServerLauncher(Launcher):
         Its socket is never used again: a server may die after it has forked a worker and before it answers.
         """
         with new_pair() as (ours, theirs):
-            pid = server.fork(self._threads, self._fds(theirs), self.start_timeout)
+            pid = server.fork(self._threads, self._fds(theirs), self.start_timeout, self._memory)
             if pid is None:
                 hang_up(ours)
                 return None

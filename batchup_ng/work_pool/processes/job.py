@@ -13,7 +13,7 @@ from ...data_source.epoch.reading import MakeBatch
 from ...error_context import function_name, raise_if_of_signal_handler
 from ...errors import SerializationError
 from ...faults.isolation import PartialBatch
-from ...memory_pool import ALIGNMENT, SMALLEST_LEASE
+from ...memory.leases import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
 from ..task import STOPPED, Submission, Task, TaskFuture
 from .protocol import Frame, Kind, Placed

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...memory_pool import ALIGNMENT, BufferPool, Buffers, is_plain
+from ...memory.leases import ALIGNMENT, BufferPool, Buffers, is_plain
 from .protocol import SMALLEST_OUTSIDE, ArrayPart, Placed
 from .shared_arrays import address_of
 from .shared_memory import SharedView

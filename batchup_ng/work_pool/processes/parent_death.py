@@ -18,6 +18,8 @@ import select
 import signal
 import weakref
 
+from ...memory.shared_file import identity
+
 
 class ParentDeath:
     """Both ends of the pipe, in the pool's process.
@@ -44,18 +46,6 @@ class ParentDeath:
     def _close(self, fd: int) -> None:
         if fd >= 0 and identity(fd) == self._file:
             os.close(fd)
-
-
-def identity(fd: int) -> tuple[int, int] | None:
-    """Return the unique identity of an open file; None if the descriptor is closed.
-
-    A program may close all descriptors that it did not open, as daemons do. Other files then have their numbers.
-    """
-    try:
-        found = os.fstat(fd)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 _open: weakref.WeakSet[ParentDeath] = weakref.WeakSet()

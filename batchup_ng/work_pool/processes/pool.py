@@ -16,7 +16,7 @@ from typing import Any
 from ... import validation
 from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
-from ...system_limits import available
+from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST
@@ -38,6 +38,9 @@ START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn
 
 SHARE = 0.25
 """Share of the free memory for slots."""
+
+OWN_SHARE = 0.25
+"""Share of what a limit leaves free for the own buffers of all workers together."""
 
 
 class WorkerProcessPool(AbstractWorkerPool):
@@ -86,10 +89,14 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST)
         self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
-        fd = -1 if arena is None else arena.fd
-        launcher = START_METHODS[self._start_method](self.threads, self._blas_threads, fd, self._start_timeout)
+        fd = -1 if arena is None else arena.file.fd
+        own = 0 if BUDGET.limit is None else max(1, int(BUDGET.free() * OWN_SHARE / self.processes))
+        self._workers_memory = Claim("worker processes", own * self.processes)
+        BUDGET.add(self._workers_memory)
+        start = START_METHODS[self._start_method]
+        launcher = start(self.threads, self._blas_threads, fd, self._start_timeout, own)
         copies = None if arena is None else SharedCopies(arena, self._spill)
-        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, available()) * SHARE))
+        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, BUDGET.free()) * SHARE))
         self._reloads = Reloads()
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)
@@ -161,6 +168,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         super().close()
         _open.discard(self._dispatcher)
         self._dispatcher.close()
+        self._workers_memory.nbytes = 0
 
 
 def _end_forgotten() -> None:
@@ -177,8 +185,6 @@ def _new_arena() -> tuple[Arena | None, str]:
     """Return new shared memory, or None with the reason. Without it, all data goes over the sockets."""
     try:
         return Arena(), ""
-    except AttributeError:
-        return None, "this system has no memfd_create"
     except OSError as error:
         return None, f"the system refuses any: {error.strerror or error}"
 

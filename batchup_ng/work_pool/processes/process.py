@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ...errors import PoolBroken, PoolClosed
-from ...system_limits import entries
+from ...memory.limits import entries
 from .parent_death import ParentDeath
 from .schedule import START_TIMEOUT
 
@@ -194,12 +194,15 @@ class Launcher:
     """Starts workers, each in a new interpreter.
 
     `arena_fd` is the shared memory, -1 if there is none. `start_timeout` is the seconds for a worker to become ready.
+    `memory` is the limit on a worker's own memory in bytes, 0 for none.
     """
 
     def __init__(
-        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT
-    ) -> None:
+        self, threads: int, blas_threads: int | None = 1, arena_fd: int = -1, start_timeout: float = START_TIMEOUT,
+        memory: int = 0,
+    ) -> None:  # fmt: skip
         self.start_timeout = start_timeout
+        self._memory = memory
         self._threads = threads
         self._blas_threads = blas_threads
         self._arena_fd = arena_fd
@@ -210,7 +213,7 @@ class Launcher:
         """Start a worker process and return it; it may not be ready yet. Raise :class:`PoolBroken` if that fails."""
         with new_pair() as (ours, theirs):
             fds = self._fds(theirs)
-            process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads)
+            process = run("worker", fds, self._blas_threads, *fds[:2], self._arena_fd, self._threads, self._memory)
 
         def exit_code(timeout: float) -> int | None:
             try:

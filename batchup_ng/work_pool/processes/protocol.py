@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...memory_pool import FRESH, Buffers
+from ...memory.leases import FRESH, Buffers
+from ...memory.shared_file import Place
 
 _HEADER = struct.Struct("<BQQI")
-_BUFFER = struct.Struct("<QQii")
+_BUFFER = struct.Struct("<QQiiQQ")
 _INLINE = (1 << 64) - 1  # instead of an offset
 
 MAX_READ = 1 << 22
@@ -46,12 +47,19 @@ Piece = memoryview
 
 
 class Placed(NamedTuple):
-    """A buffer that lies in the shared memory, or in a file that the process `pid` has open as `fd`."""
+    """A buffer that lies in the shared memory, or in a file of its own: the numbers from `pid` on are its place."""
 
     offset: int
     size: int
     pid: int = 0
     fd: int = -1
+    device: int = 0
+    inode: int = 0
+
+    @property
+    def file(self) -> Place | None:
+        """The file of its own; None in the shared memory."""
+        return Place(*self[2:]) if self.fd >= 0 else None
 
 
 class Kind(enum.IntEnum):
@@ -124,7 +132,7 @@ def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memo
         if isinstance(buffer, Placed):
             head += _BUFFER.pack(*buffer)
         else:
-            head += _BUFFER.pack(_INLINE, buffer.nbytes, 0, -1)
+            head += _BUFFER.pack(_INLINE, buffer.nbytes, 0, -1, 0, 0)
             inline.append(buffer)
     return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
 
@@ -217,10 +225,10 @@ class FrameReader:
         frame, self._frame = self._frame, None
         return frame
 
-    def _buffer(self, offset: int, size: int, pid: int, fd: int) -> Any:
+    def _buffer(self, offset: int, size: int, *file: int) -> Any:
         """Return the place of a buffer in shared memory, or new memory to read it into."""
         if offset != _INLINE:
-            return Placed(offset, size, pid, fd)
+            return Placed(offset, size, *file)
         memory: Any = self._memory.empty((size,), np.dtype(np.uint8))
         if size:
             self._todo.append(memoryview(memory))

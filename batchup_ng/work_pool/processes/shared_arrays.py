@@ -35,10 +35,11 @@ except ImportError:  # NumPy 1
 
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, PoolClosed, SampleReadError, SerializationError
-from ...memory_pool import Returned, on_lease
-from ...system_limits import available
+from ...memory.budget import BUDGET, Holder, Living
+from ...memory.leases import Returned, on_lease
+from ...memory.shared_file import SharedFile, private
 from .protocol import Placed
-from .shared_memory import Arena, ArenaFull, private
+from .shared_memory import Arena, ArenaFull
 
 PIECE = 1 << 26
 """Bytes copied at once. An interrupt can come between two pieces."""
@@ -51,21 +52,17 @@ ROOM_TO_SPARE = 0.8
 
 
 class Copy:
-    """A copy that workers share: its place, its bytes, ``(n,) uint8``, and the descriptor of its file, if any."""
+    """A copy that workers share: its place, its bytes, ``(n,) uint8``, and its own file, if it has one."""
 
-    __slots__ = ("__weakref__", "bytes", "fd", "placed")
+    __slots__ = ("__weakref__", "bytes", "file", "placed")
 
-    def __init__(self, placed: Placed, memory: np.ndarray, fd: int = -1) -> None:
+    def __init__(self, placed: Placed, memory: np.ndarray, file: SharedFile | None = None) -> None:
         self.placed = placed
         self.bytes = memory
-        self.fd = fd
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        self.file = file
 
 
-class SharedCopies:
+class SharedCopies(Holder):
     """The copies of one pool. Safe to use from several threads.
 
     `spill` is the folder for copies that do not fit into memory; None for the temporary folder.
@@ -78,6 +75,8 @@ class SharedCopies:
         self._lock = threading.RLock()
         self._copies: weakref.WeakValueDictionary[tuple[int, int], Copy] = weakref.WeakValueDictionary()
         self._dropped: collections.deque[Returned] = collections.deque()
+        self._living: Living[Copy] = Living()
+        BUDGET.add(self)
 
     def copy(self, raw: memoryview) -> Copy:
         """Return the copy of `raw`. If there is none yet, make one.
@@ -96,32 +95,48 @@ class SharedCopies:
             return copy
 
     def _new(self, memory: np.ndarray) -> Copy:
-        free = min(available(), self.arena.span - self.arena.taken)
+        missing = memory.nbytes / ROOM_TO_SPARE - self._free()
+        if 0 < missing <= BUDGET.returnable():
+            BUDGET.give_back(missing)
+        free = self._free()
         allowed = free * ROOM_TO_SPARE
         try:
             if memory.nbytes > allowed:
-                raise ArenaFull(f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken")
+                raise ArenaFull(
+                    f"of the {free:.0f} bytes of memory that are free {allowed:.0f} may be taken ({BUDGET.in_words()})"
+                )
             block = self.arena.take(memory.nbytes, self._pieces(memory))
         except ArenaFull as full:
             return self._spilled(memory, str(full))
-        return Copy(Placed(block.offset, memory.nbytes), on_lease(block, self._dropped)[: memory.nbytes])
+        copy = Copy(Placed(block.offset, memory.nbytes), on_lease(block, self._dropped)[: memory.nbytes])
+        self._living.add(copy)
+        return copy
+
+    def _free(self) -> float:
+        return min(BUDGET.free(), self.arena.span - self.arena.taken)
+
+    def held(self) -> dict[str, int]:
+        return {"copies": sum([copy.placed.size for copy in self._living.all()])}
 
     def _spilled(self, memory: np.ndarray, why: str) -> Copy:
         folder = self.spill or temporary_folder()
         if folder is None:
             raise ArenaFull(f"{why}, and the temporary folder lies in memory as well")
         try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                os.posix_fallocate(file.fileno(), 0, memory.nbytes)
+            file = SharedFile.in_folder(folder)
+            try:
+                file.reserve(0, memory.nbytes)
+                end = 0
                 for piece in self._pieces(memory):
-                    file.write(piece)
-                file.flush()
-                mapped = np.frombuffer(mmap.mmap(file.fileno(), memory.nbytes, access=mmap.ACCESS_READ), np.uint8)
-                fd = os.dup(file.fileno())
+                    end = file.write(piece, end)
+                mapped = np.frombuffer(file.map(mmap.ACCESS_READ), np.uint8)
+            except BaseException:
+                file.close()  # otherwise the disk would be full as long as anything holds the traceback
+                raise
         except OSError as error:
             raise_if_of_signal_handler(error)
             raise ArenaFull(f"{why}, and the folder {folder!r} has no room for a file: {error}") from error
-        return Copy(Placed(0, memory.nbytes, os.getpid(), fd), mapped, fd)
+        return Copy(Placed(0, memory.nbytes, *file.place), mapped, file)
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
         for start in range(0, memory.nbytes, PIECE):

@@ -78,7 +78,7 @@ class SharedConstant:
                 f"smaller, {remedy}, or name a folder on a disk that has room: WorkerProcessPool(spill=...)"
             ) from error
         self.copies.append(copy)
-        if copy.fd >= 0:
+        if copy.file is not None:
             self.arrays = "spilled"
             warn_consumer(
                 f"{what} does not fit into memory a second time; the copy that workers share lies in a temporary file "
@@ -126,16 +126,19 @@ class WorkerConstants:
     def put(self, frame: Frame) -> None:
         """Load a constant that has arrived. If that fails, each task that needs the constant raises the error."""
         try:
-            placed = [buffer for buffer in frame.buffers if type(buffer) is Placed]
-            if self.view is not None and placed:
-                frame.place(self.view.private(placed).__getitem__)
-            self._values[frame.number] = frame.load()
+            self._values[frame.number] = self._loaded(frame)
         except BaseException:
             self._not_loaded[frame.number] = frame
 
     def get(self, number: int) -> Any:
         """Return the value of a constant."""
-        return self._values[number] if number in self._values else self._not_loaded[number].load()
+        return self._values[number] if number in self._values else self._loaded(self._not_loaded[number])
+
+    def _loaded(self, frame: Frame) -> Any:
+        placed = [buffer for buffer in frame.buffers if type(buffer) is Placed]
+        if self.view is not None and placed:
+            frame.place(self.view.private(placed).__getitem__)
+        return frame.load()
 
     def forget(self, number: int) -> None:
         """Drop a constant."""

@@ -1,22 +1,22 @@
-"""The memory that the pool's process and its workers share: one mapped file without a name.
+"""The memory that the pool's process and its workers share: one mapped file without a name, cut into blocks.
 
     consumer's process                                         worker
     ┌───────────────────────────────┐                          ┌──────────────────────────┐
-    │ Arena: which bytes are taken  │     one memfd, mapped    │ SharedView: the same     │
+    │ Arena: which bytes are taken  │  one SharedFile, mapped  │ SharedView: the same     │
     │  ├─ SlotPool: free slots ──── │ ◄──── by both sides ───► │ bytes, at another address│
     │  └─ copies of large arrays    │                          │                          │
     └───────────────────────────────┘                          └──────────────────────────┘
 
 Ownership. Only the pool's process gives out blocks and takes them back. A worker only writes to the slot of its task.
-The file has no name, so nothing is left after any process is killed. It is as long as the machine's memory, and has no
-pages at first. The pages of a block are allocated when the block is taken. If there are none, this call returns an
-error, so no process gets a SIGBUS later. The pages go back to the system with the block.
+The file (:mod:`~batchup_ng.memory.shared_file`) is as long as the machine's memory, and has no pages at first. The
+pages of a block are made when the block is taken, and go back to the system with the block.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import mmap
 import os
 import resource
@@ -26,10 +26,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...accessors.paging import map_pages
 from ...error_context import raise_if_of_signal_handler
-from ...memory_pool import Block, Returned, on_lease, size_class
-from ...system_limits import available
+from ...memory.budget import BUDGET, Holder, Step
+from ...memory.leases import Block, Returned, on_lease, size_class
+from ...memory.paging import map_pages
+from ...memory.shared_file import SharedFile, give_back, private
 from .protocol import Placed
 
 PAGE = mmap.PAGESIZE
@@ -47,14 +48,8 @@ class Arena:
 
     def __init__(self, span: int | None = None) -> None:
         self.span = span or _reasonable_span()
-        self.fd = os.memfd_create("batchup_ng", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(self.fd, self.span)
-            self._map: mmap.mmap | None = _mapped(self.fd, self.span)
-            self.address = np.frombuffer(self._map, np.uint8).ctypes.data
-        except BaseException:
-            os.close(self.fd)
-            raise
+        self.file = SharedFile.nameless(self.span)
+        self._map: mmap.mmap | None = self.file.map()
         self._room = [(0, self.span)]  # offsets and sizes, in order, none touching the next
         self._lock = threading.Lock()
         self.taken = 0
@@ -74,12 +69,9 @@ class Arena:
         block = Block(memory.ctypes.data, size, offset, memory)
         try:
             if pieces is None:
-                os.posix_fallocate(self.fd, offset, size)
+                self.file.reserve(offset, size)
             for piece in pieces or ():
-                start = offset
-                while piece:
-                    n = os.pwrite(self.fd, piece, offset)
-                    piece, offset = piece[n:], offset + n
+                start, offset = offset, self.file.write(piece, offset)
                 map_pages(mapping, start, offset)
         except BaseException as error:
             self.give_back(block)
@@ -104,7 +96,7 @@ class Arena:
         mapping = self._map
         if mapping is None:
             return
-        mapping.madvise(mmap.MADV_REMOVE, block.offset, block.size)
+        give_back(mapping, block.offset, block.size)
         with self._lock:
             self.taken -= block.size
             room: list[tuple[int, int]] = []
@@ -116,57 +108,40 @@ class Arena:
 
     def close(self) -> None:
         """Close the file. A block in use keeps its memory until nothing refers to it. May be called again."""
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            self._map = None
-            os.close(fd)
-
-
-def _mapped(fd: int, size: int) -> mmap.mmap:
-    mapping = mmap.mmap(fd, size)
-    with contextlib.suppress(AttributeError, OSError):
-        mapping.madvise(mmap.MADV_DONTDUMP)  # leaves it out of core dumps
-    return mapping
+        self._map = None
+        self.file.close()
 
 
 class SharedView:
     """The shared memory in a worker. `bytes` is all of it, ``(span,) uint8``, the same for every process."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.bytes = np.frombuffer(_mapped(fd, os.fstat(fd).st_size), np.uint8)
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+        self.bytes = np.frombuffer(file.map(), np.uint8)
         self.address = self.bytes.ctypes.data
 
     def private(self, places: Collection[Placed]) -> dict[Placed, np.ndarray]:
         """Return the memory at `places`, ``(size,) uint8`` each. Only this process sees changes to it.
 
-        It is read-only if :func:`private` maps it so.
+        It is read-only if :func:`~batchup_ng.memory.shared_file.private` maps it so. Raises ``OSError`` if the file of
+        a copy is out of reach.
         """
-        found = {place: _opened(place) for place in places if place.fd >= 0}
-        shared = [place for place in places if place.fd < 0]
+        found = {place: _opened(place) for place in places if place.file is not None}
+        shared = [place for place in places if place.file is None]
         if not shared:
             return found
         start = min(place.offset for place in shared)
         end = max(place.offset + place.size for place in shared)
-        memory = np.frombuffer(private(self._fd, end - start, start), np.uint8)
+        memory = np.frombuffer(private(self._file.fd, end - start, start), np.uint8)
         return {**found, **{place: memory[place.offset - start :][: place.size] for place in shared}}
 
 
 def _opened(place: Placed) -> np.ndarray:
-    """Return the bytes of a file without a name, opened by another process's descriptor."""
-    with open(f"/proc/{place.pid}/fd/{place.fd}", "rb") as file:
-        return np.frombuffer(private(file.fileno(), place.size), np.uint8)
-
-
-def private(fd: int, size: int = 0, offset: int = 0) -> mmap.mmap:
-    """Map a part of a file, by default all of it. Only this process sees changes to it.
-
-    If the system does not promise memory for a copy of all its pages, the part is mapped read-only.
-    """
-    try:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_COPY, offset=offset)
-    except OSError:
-        return mmap.mmap(fd, size, access=mmap.ACCESS_READ, offset=offset)
+    """Return the bytes of a copy in a file of its own."""
+    file = SharedFile.reached(place.file)
+    if file is None:
+        raise OSError(errno.ESTALE, f"the copy of an array is out of reach: {place.file}")
+    return np.frombuffer(private(file.fd, place.size), np.uint8)
 
 
 class Slot(NamedTuple):
@@ -176,12 +151,12 @@ class Slot(NamedTuple):
     bytes: np.ndarray
 
 
-class SlotPool:
+class SlotPool(Holder):
     """The slots of an arena: blocks for batches. A slot is used again when nothing refers to its batch.
 
-    All slots together have at most `max_bytes`. `refused` says why there was no memory for a slot, with the needed and
-    the free bytes; empty if there always was. Safe to use from several threads. A lease may end inside any code, so a
-    slot is returned by one append to a deque, without a lock.
+    All slots together have at most `max_bytes`, and no more than the budget of the program leaves them. `refused` says
+    why there was no memory for a slot, with the needed and the free bytes; empty if there always was. Safe to use from
+    several threads. A lease may end inside any code, so a slot is returned by one append to a deque, without a lock.
     """
 
     def __init__(self, arena: Arena, max_bytes: int) -> None:
@@ -192,6 +167,7 @@ class SlotPool:
         self._free: dict[int, collections.deque[Returned]] = {}
         self._lock = threading.Lock()
         self._closed = False
+        BUDGET.add(self)
 
     def take(self, nbytes: int) -> Slot | None:
         """Return a slot of at least `nbytes`; None if the budget or the system's memory has no room."""
@@ -209,6 +185,7 @@ class SlotPool:
         return Slot(block.offset, on_lease(block, free))
 
     def _new(self, size: int) -> Block | None:
+        is_within = BUDGET.within(size)
         with self._lock:
             if self._closed:
                 return None
@@ -217,14 +194,43 @@ class SlotPool:
                 left = self._max_bytes - self.bytes
                 self._note(size, left, f"of the {self._max_bytes} that slots may have")
                 return None
+            if not is_within:
+                self._note(size, BUDGET.free(), BUDGET.in_words())
+                return None
             self.bytes += size
         try:
-            return self._arena.take(size)
+            return self._taken(size)
         except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
-            self._note(size, available(), str(error.__cause__ or error))
+            self._note(size, BUDGET.free(), str(error.__cause__ or error))
             return None
+
+    def _taken(self, size: int) -> Block:
+        """Return a block of the arena. The first time that the system has no pages, let others give some back."""
+        try:
+            return self._arena.take(size)
+        except ArenaFull as error:
+            if self.refused or error.__cause__ is None:  # not again and again; or the arena itself is full
+                raise
+        BUDGET.make_room(size)
+        return self._arena.take(size)
+
+    def held(self) -> dict[str, int]:
+        free = sum([size * len(free) for size, free in list(self._free.items())])
+        return {"slots": max(0, self.bytes - free), "free lists": free}
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        if step is not Step.FREE_LISTS:
+            return 0
+        if not self._lock.acquire(blocking=False):  # the budget holds signals back
+            return 0
+        try:
+            before = self.bytes
+            self._release(nbytes)
+            return before - self.bytes
+        finally:
+            self._lock.release()
 
     def _note(self, needed: int, free: float, why: str) -> None:
         self.refused = self.refused or f"{needed} bytes are needed for a batch, {free:.0f} bytes are free ({why})"

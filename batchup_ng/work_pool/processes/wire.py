@@ -22,7 +22,7 @@ import socket
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...memory_pool import Buffers
+from ...memory.leases import Buffers
 from . import protocol
 from .job import ProcessJob
 from .process import WorkerProcess

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...accessors.spreading import lender
+from ...memory.budget import BUDGET
+from ...memory.shared_file import SharedFile
 from . import parent_death, protocol
 from .execution import TaskRunner
 from .protocol import Frame, FrameReader, Kind
@@ -25,16 +27,18 @@ from .shared_constants import WORKER_CONSTANTS
 from .shared_memory import SharedView
 
 
-def main(fd: int, life_fd: int, arena_fd: int, threads: int) -> None:
+def main(fd: int, life_fd: int, arena_fd: int, threads: int, memory: int = 0) -> None:
     """Serve on the socket `fd` until its other end is closed, `threads` tasks at once: the whole life of a worker.
 
     When the pipe `life_fd` ends, the system kills this process. `arena_fd` is the shared memory, -1 for none.
+    `memory` is the limit on memory of this process's own in bytes, 0 for none.
     """
     ignore_interrupts()
+    BUDGET.set_limit(memory or None)
     parent_death.hang_on(life_fd)
     with socket.socket(fileno=fd) as sock:
         try:
-            view = WORKER_CONSTANTS.view = SharedView(arena_fd) if arena_fd >= 0 else None
+            view = WORKER_CONSTANTS.view = SharedView(SharedFile(arena_fd)) if arena_fd >= 0 else None
         except OSError as error:
             # In words, because the pool otherwise sees only an exit code.
             protocol.write_frame(sock, protocol.pieces(Kind.ERROR, 0, *dump(f"{error}; it may be the limit on memory")))

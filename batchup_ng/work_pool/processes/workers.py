@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...memory_pool import BufferPool
+from ...memory.leases import BufferPool
 from ...signals import leave_interrupts_to_others
 from .job import ProcessJob
 from .process import CLOSE_TIMEOUT, EXIT_UNKNOWN, GRACE, Launcher, WorkerProcess, refused

@@ -30,7 +30,7 @@ import numpy as np
 
 from ..._version import __version__
 from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
-from ...memory_pool import ALIGNMENT, BufferPool
+from ...memory.leases import ALIGNMENT, BufferPool
 from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
 from ..processes.job import DONE, ProcessJob, job_of

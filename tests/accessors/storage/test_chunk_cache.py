@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.accessors.shared_rows import Place
 from batchup_ng.accessors.storage import chunk_cache
-from batchup_ng.accessors.storage.chunk_cache import ChunkCache
+from batchup_ng.accessors.storage.chunk_cache import TABLE_BYTES, ChunkCache
+from batchup_ng.memory.budget import BUDGET, Living, Step
+from batchup_ng.memory.shared_file import Place
 from tests.extent import thorough
 
 NBYTES = 300
@@ -140,9 +141,12 @@ def test_nothing_is_taken_before_the_first_use() -> None:
     cache = ChunkCache(1 << 30)
     assert len(os.listdir("/proc/self/fd")) == before
     pickle.dumps(cache)
-    assert os.fstat(cache._share().fd).st_blocks == 0
+    file = cache._share().file
+    assert file is not None
+    assert os.fstat(file.fd).st_blocks * 512 == TABLE_BYTES
     check(cache, [1])
-    assert 0 < os.fstat(cache._share().fd).st_blocks * 512 < 1 << 20
+    assert TABLE_BYTES < os.fstat(file.fd).st_blocks * 512 < 1 << 20
+    del file
     cache.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -155,7 +159,8 @@ def test_with_hardly_any_room_all_is_right(slots: int) -> None:
 
 
 def test_memory_that_is_not_free_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_cache, "available", lambda: 4.0 * NBYTES)
+    monkeypatch.setattr(BUDGET, "free", lambda: 4.0 * NBYTES)
+    monkeypatch.setattr(chunk_cache, "_caches", Living())
     cache = ChunkCache(100 * NBYTES)
     check(cache, list(range(10)))
     assert len(missing(cache, list(range(10)))) == 8
@@ -163,8 +168,9 @@ def test_memory_that_is_not_free_is_not_taken(monkeypatch: pytest.MonkeyPatch) -
     def none_left(*_: int) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr(os, "posix_fallocate", none_left)
     cache = ChunkCache(100 * NBYTES)
+    cache._share()
+    monkeypatch.setattr(os, "posix_fallocate", none_left)
     check(cache, [11])
     assert missing(cache, [11]) == [11]
 
@@ -172,9 +178,8 @@ def test_memory_that_is_not_free_is_not_taken(monkeypatch: pytest.MonkeyPatch) -
 def test_out_of_reach_each_has_its_own() -> None:
     cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
-    place: Any = cache.__reduce__()[1][1]
-    ((fd, device, inode),) = place.files
-    for other in (Place(place.pid, ((fd, device, inode + 1),)), Place(1 << 22, place.files)):
+    place: Place = cache.__reduce__()[1][1]
+    for other in (place._replace(inode=place.inode + 1), place._replace(pid=1 << 22)):
         own = ChunkCache(4 * NBYTES, other)
         decoded: list[int] = []
         check(own, [1], lambda number, memory, to=decoded: (to.append(number), decode(number, memory)))
@@ -183,7 +188,7 @@ def test_out_of_reach_each_has_its_own() -> None:
 
 
 def test_a_system_without_files_in_memory_has_a_cache_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delattr(os, "posix_fallocate")
     cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     check(cache, [1], no_decoding)
@@ -239,8 +244,11 @@ class World:
         if self.depth >= 3 or not self.data.draw(st.booleans()):
             return
         self.depth += 1
-        if self.data.draw(st.integers(0, 3)) == 0:
+        what = self.data.draw(st.integers(0, 7))
+        if what <= 1:
             self.killed_between_claim_and_publication(self.data.draw(st.integers(0, 6)))
+        elif what == 2:
+            self.workers[0].give_back(Step.CHUNKS, NBYTES)
         else:
             self.request()
         self.depth -= 1

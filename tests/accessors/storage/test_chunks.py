@@ -13,6 +13,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import chunks
+from batchup_ng.accessors.storage.chunk_cache import TABLE_BYTES
 from batchup_ng.accessors.storage.chunks import EvenChunks
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
@@ -154,4 +155,16 @@ def test_memory_is_bounded_by_the_cache(tmp_path: Path) -> None:
     rows = Chunked(path, 16, cache=1 << 20)
     rows[::3]
     rows[::-2]
-    assert os.fstat(rows._cache._share().fd).st_blocks * 512 <= (1 << 20) + (1 << 17)
+    assert os.fstat(rows._cache._share().file.fd).st_blocks * 512 <= (1 << 20) + TABLE_BYTES
+
+
+def test_a_pickle_of_what_each_process_keeps_needs_no_shared_chunks(tmp_path: Path) -> None:
+    path, array = saved(tmp_path, 10)
+    rows, before = Chunked(path, 16), len(os.listdir("/proc/self/fd"))
+    other = pickle.loads(pickle.dumps(rows))
+    assert len(os.listdir("/proc/self/fd")) == before
+    np.testing.assert_array_equal(other[[3, 1]], array[[3, 1]])
+    large = Chunked(path, 5)
+    pickle.dumps(large)
+    assert len(os.listdir("/proc/self/fd")) > before
+    large.close()

@@ -16,6 +16,7 @@ import itertools
 import os
 import resource
 import struct
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -150,8 +151,13 @@ def no_pages() -> Iterator[None]:
         os.posix_fallocate = whole
 
 
-def no_such_call(code: str) -> None:
-    """Let the kernel refuse ``memfd_create`` to this program by a filter of system calls, as containers do."""
+def no_such_call(code: str, folder: bool = True) -> None:
+    """Let the kernel refuse ``memfd_create`` to this program by a filter of system calls, as containers do.
+
+    Args:
+        code: The name of the error number.
+        folder: Whether files may be made in the temporary folder.
+    """
     number = {"x86_64": 319, "aarch64": 279}[os.uname().machine]
     load, equal, answer = 0x20, 0x15, 0x06
     refuse, allow = 0x00050000 | getattr(errno, code), 0x7FFF0000
@@ -164,6 +170,12 @@ def no_such_call(code: str) -> None:
             raise OSError(ctypes.get_errno(), "the system takes no filter of system calls")
     with contextlib.suppress(OSError):
         raise AssertionError(f"memfd_create was not refused, and gave {os.memfd_create('x')}")
+
+    def refuse(**_: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    if not folder:
+        tempfile.TemporaryFile = refuse
 
 
 def file_size(nbytes: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.task import TaskFuture
 
 from .crashes import in_threads

@@ -71,7 +71,7 @@ class Crossing:
     def arrived(self, constant: SharedConstant) -> Any:
         """Return the value as a new worker has it."""
         worker = WorkerConstants()
-        worker.view = SharedView(self.arena.fd)
+        worker.view = SharedView(self.arena.file)
         worker.put(sent(constant.frame(self.copies)))
         return worker.get(constant.number)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.processes.output_buffers import TaskMemory, packed
 from batchup_ng.work_pool.processes.protocol import Frame, Kind, Placed
 from batchup_ng.work_pool.processes.shared_memory import Arena, SharedView
@@ -24,7 +24,7 @@ class Lender:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.view = SharedView(arena.fd)
+        self.view = SharedView(arena.file)
         self.places: list[Placed] = []
 
     def memory(self, nbytes: int = 0) -> TaskMemory:

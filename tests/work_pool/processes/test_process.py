@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from batchup_ng.errors import PoolBroken, PoolClosed
-from batchup_ng.system_limits import entries
+from batchup_ng.memory.limits import entries
 from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess, refused

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.memory_pool import BufferPool
+from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.processes import protocol
 from batchup_ng.work_pool.processes.protocol import FrameReader, FrameWriter, Kind
 from batchup_ng.work_pool.processes.serialization import dump

@@ -18,6 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, SerializationError, SharedMemoryWarning
+from batchup_ng.memory.budget import BUDGET
 from batchup_ng.work_pool.processes import shared_arrays
 from tests.extent import methods
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same, wait_until
@@ -180,6 +181,21 @@ def test_a_copy_that_memory_has_no_room_for_lies_in_a_file(tmp_path: Path) -> No
         assert open_files(tmp_path) == []
 
 
+def test_a_copy_whose_descriptor_another_file_has_taken_is_not_read(tmp_path: Path) -> None:
+    with crossing(4 * MB, str(tmp_path)) as both, (tmp_path / "log").open("wb+") as log:
+        with pytest.warns(SharedMemoryWarning):
+            constant = both.share(np.arange(1_000_000))
+        file = constant.copies[0].file
+        assert file is not None
+        fd = os.dup(file.fd)
+        os.dup2(log.fileno(), file.fd)  # as after a daemon has closed all descriptors
+        with pytest.raises(OSError, match="the copy of an array is out of reach"):
+            both.arrived(constant)
+        os.dup2(fd, file.fd)
+        os.close(fd)
+        assert both.arrived(constant)[7] == 7
+
+
 def open_files(folder: Path) -> list[str]:
     """Return the files of a folder that this process has open or mapped, without those that it has not."""
     links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
@@ -192,7 +208,7 @@ def test_batches_of_a_spilled_array_are_those_of_the_source(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array = np.random.default_rng(0).random((2000, 100))
-    monkeypatch.setattr(shared_arrays, "available", lambda: 1_000_000)
+    monkeypatch.setattr(BUDGET, "free", lambda: 1_000_000)
     with bu.WorkerProcessPool(2, start_method=method, spill=tmp_path) as pool:
         with pytest.warns(SharedMemoryWarning, match=re.escape(repr(str(tmp_path)))):
             parallel = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(2000)]))
@@ -219,7 +235,7 @@ def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
     def full(fd: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(shared_arrays, "available", lambda: 120_000)
+    monkeypatch.setattr(BUDGET, "free", lambda: 120_000)
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
     with crossing() as both, pytest.raises(SerializationError, match=message % "lies in memory as well"):
         both.share(source)

@@ -27,7 +27,7 @@ def arena() -> Any:
 
 def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
     block = arena.take(3 * MB)
-    view = SharedView(arena.fd)
+    view = SharedView(arena.file)
     view.bytes[block.offset :][:5] = 7
     assert block.keep[:6].tolist() == [7, 7, 7, 7, 7, 0]
     place = Placed(block.offset, block.size)
@@ -39,9 +39,9 @@ def test_what_is_written_on_one_side_is_read_on_the_other(arena: Arena) -> None:
 
 def test_a_block_has_its_pages_when_it_is_taken_and_loses_them_when_it_is_given_back(arena: Arena) -> None:
     block = arena.take(8 * MB)
-    assert os.fstat(arena.fd).st_blocks * 512 >= 8 * MB
+    assert os.fstat(arena.file.fd).st_blocks * 512 >= 8 * MB
     arena.give_back(block)
-    assert os.fstat(arena.fd).st_blocks == 0
+    assert os.fstat(arena.file.fd).st_blocks == 0
     assert arena.taken == 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchup_ng.memory_pool import FRESH
+from batchup_ng.memory.leases import FRESH
 from batchup_ng.work_pool.processes import protocol
 from batchup_ng.work_pool.processes.process import WorkerProcess, hang_up
 from batchup_ng.work_pool.processes.protocol import FrameReader, Kind

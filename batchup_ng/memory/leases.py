@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .budget import BUDGET, Holder, Living, Step
+
 ALIGNMENT = 64
 """Alignment of every leased array in bytes: a cache line, and also the widest vector register."""
 
@@ -96,13 +98,15 @@ class Returned(weakref.ref[Lease]):
     block: Block
 
 
-class BufferPool(Buffers):
+class BufferPool(Buffers, Holder):
     """Memory that is used again as soon as nothing refers to the array that holds it on lease. Safe to use from several
     threads.
 
     Free memory is bounded: at most `max_free` blocks of each size and `max_bytes` bytes of each size. If a new block
     would bring the total above `max_bytes`, all free blocks are released. Blocks that come back beyond these bounds go
     to the system. Arrays below `smallest` bytes, and arrays of objects, come from the ordinary allocator.
+
+    The budget of the program counts its blocks, and clears its free lists first if memory is short.
     """
 
     def __init__(self, max_free: int = 32, max_bytes: int = 1 << 30, smallest: int = SMALLEST_LEASE) -> None:
@@ -110,6 +114,8 @@ class BufferPool(Buffers):
         self._most_free = max_free
         self._most_bytes = max_bytes
         self._free: dict[int, collections.deque[Returned]] = {}
+        self._blocks: Living[np.ndarray] = Living()
+        BUDGET.add(self)
 
     def __reduce__(self) -> tuple[type[BufferPool], tuple[int, int, int]]:
         # Memory does not travel: an object that holds a pool arrives with an empty one.
@@ -133,13 +139,25 @@ class BufferPool(Buffers):
             if self.free_bytes() + size > self._most_bytes:
                 for other in list(self._free.values()):
                     other.clear()
+            BUDGET.within(size)
             memory = np.empty(size + PAGE, np.uint8)
+            self._blocks.add(memory)
             block = Block(memory.ctypes.data + (IN_PAGE - memory.ctypes.data) % PAGE, size, -1, memory)
         return np.asarray(Lease(block, shape, dtype.str, free))
 
     def free_bytes(self) -> int:
         """Return the number of free bytes."""
         return sum(size * len(free) for size, free in list(self._free.items()))
+
+    def held(self) -> dict[str, int]:
+        free, blocks = self.free_bytes(), self._blocks.all()
+        return {"buffers": max(0, sum([memory.nbytes - PAGE for memory in blocks]) - free), "free lists": free}
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        free = self.free_bytes() if step is Step.FREE_LISTS else 0
+        for blocks in list(self._free.values()) if free else ():
+            blocks.clear()
+        return free
 
     def clear(self) -> None:
         """Release all free blocks; arrays in use keep their memory."""

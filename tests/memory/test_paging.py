@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors import paging
+from batchup_ng.memory import paging
 
 PAGE = mmap.PAGESIZE
 AROUND = 64
@@ -100,5 +100,5 @@ def test_only_arrays_over_files_are_announced(tmp_path: Path) -> None:
 def test_memory_is_what_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = os.sysconf("SC_PHYS_PAGES") * PAGE
     for allowed, half in ((4000.0, 2000.0), (math.inf, machine / 2), (10.0 * machine, machine / 2)):
-        monkeypatch.setattr(paging.system_limits, "memory_limits", lambda allowed=allowed: [(allowed, allowed)])
+        monkeypatch.setattr(paging.limits, "memory_limits", lambda allowed=allowed: [(allowed, allowed)])
         assert paging._half_of_memory.__wrapped__() == half

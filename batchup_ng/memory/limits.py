@@ -16,7 +16,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from .signals import InterruptsHeld
+from ..signals import InterruptsHeld
 
 ROOT = Path("/sys/fs/cgroup")
 

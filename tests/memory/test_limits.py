@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import batchup_ng as bu
-from batchup_ng import system_limits
+from batchup_ng.memory import limits
 from batchup_ng.work_pool.processes import process
 from tests.extent import quick, thorough
 
@@ -31,23 +31,23 @@ def group(folder: Path, **files: object) -> Path:
 
 
 def test_the_memory_of_this_process_is_part_of_the_machines() -> None:
-    found = system_limits.available()
+    found = limits.available()
     assert 0 < found <= psutil.virtual_memory().total
 
 
 def test_the_files_of_the_machine_are_read(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
     file.write_text("MemAvailable:   12000000 kB\nMemTotal:\t7 kB\nBad:\nWorse: many kB\nName: ²\ninactive_file 4096\n")
-    assert system_limits.entries(file) == {"MemAvailable": 12_000_000 * 1024, "MemTotal": 7168, "inactive_file": 4096}
-    assert system_limits.entries(tmp_path / "absent") == {}
+    assert limits.entries(file) == {"MemAvailable": 12_000_000 * 1024, "MemTotal": 7168, "inactive_file": 4096}
+    assert limits.entries(tmp_path / "absent") == {}
 
 
 def test_the_limits_of_all_groups_count_and_files_that_may_be_dropped_count_as_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Path] = []
-    monkeypatch.setattr(system_limits, "group_folders", lambda controller: iter(found))
-    assert list(system_limits.memory_limits()) == []
+    monkeypatch.setattr(limits, "group_folders", lambda controller: iter(found))
+    assert list(limits.memory_limits()) == []
     group(tmp_path / "inner", memory__max=1000, memory__current=700, memory__stat="anon 1\ninactive_file 300")
     group(
         tmp_path / "1", memory__limit_in_bytes=1000, memory__usage_in_bytes=900, memory__stat="total_inactive_file 100"
@@ -55,17 +55,17 @@ def test_the_limits_of_all_groups_count_and_files_that_may_be_dropped_count_as_f
     group(tmp_path / "above", memory__max=100, memory__current=700)
     group(tmp_path / "none", memory__max="max", memory__current=700)
     found += [tmp_path / name for name in ("inner", "1", "absent", "none")]
-    assert [most for most, _ in system_limits.memory_limits()] == [1000, 1000]
-    assert system_limits.available() == 200
+    assert [most for most, _ in limits.memory_limits()] == [1000, 1000]
+    assert limits.available() == 200
     found.append(tmp_path / "above")
-    assert system_limits.available() == 0
+    assert limits.available() == 0
 
 
 @pytest.mark.parametrize("limit", quick(["RLIMIT_AS"], ["RLIMIT_DATA"]))
 def test_limits_on_the_process_count(limit: str) -> None:
     program = (
         f"import mmap, resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
-        "from batchup_ng.system_limits import available\n"
+        "from batchup_ng.memory.limits import available\n"
         "before = available(); held = mmap.mmap(-1, 1 << 28, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
         "print(before, available())"
     )
@@ -109,8 +109,8 @@ def limited() -> Iterator[Path]:
 
 
 def _limiting_group() -> Path | None:
-    limits = {"memory.max": "memory.swap.max", "memory.limit_in_bytes": "memory.memsw.limit_in_bytes"}
-    for folder in system_limits.group_folders("memory"):
+    files = {"memory.max": "memory.swap.max", "memory.limit_in_bytes": "memory.memsw.limit_in_bytes"}
+    for folder in limits.group_folders("memory"):
         made = folder / f"batchup_ng-{os.getpid()}"
         if not (folder / "cgroup.procs").exists():
             continue
@@ -118,7 +118,7 @@ def _limiting_group() -> Path | None:
             made.mkdir()
         except OSError:
             continue
-        for limit, swap in limits.items():
+        for limit, swap in files.items():
             if (made / limit).exists():
                 (made / limit).write_text(str(600 * MB))
                 if (made / swap).exists():
@@ -137,10 +137,11 @@ from typing import Any
 import os, warnings
 Path({str(limited / "cgroup.procs")!r}).write_text(str(os.getpid()))
 import numpy as np, batchup_ng as bu
+from batchup_ng.memory import limits
 warnings.simplefilter("ignore", bu.SharedMemoryWarning)
 array = np.empty((720, 500_000), np.uint8)
 array[:] = np.arange(720)[:, None] % 251
-before = bu.system_limits.available()
+before = limits.available()
 with bu.WorkerProcessPool(2) as pool:
     source = pool.parallel_data_source(bu.ArrayDataSource([array, np.arange(720)]), batch_buffer_size=4)
     for epoch in range(2):
@@ -201,17 +202,17 @@ def test_libraries_in_workers_have_one_thread_or_as_many_as_one_says(
 def test_groups_are_walked_from_the_innermost_to_the_root(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "memory" / "x").mkdir(parents=True)
-    found = list(system_limits.group_folders("memory", tmp_path, "5:memory,cpu:/x\n3:pids:/p\n0::/a/b\n"))
+    found = list(limits.group_folders("memory", tmp_path, "5:memory,cpu:/x\n3:pids:/p\n0::/a/b\n"))
     assert [str(folder.relative_to(tmp_path)) for folder in found] == ["a/b", "a", ".", "memory/x", "memory"]
 
 
 @pytest.mark.parametrize("path", ["/", "/elsewhere/on/the/host", "/../../other"])
 def test_a_group_that_is_not_seen_is_that_of_the_container(tmp_path: Path, path: str) -> None:
-    assert list(system_limits.group_folders("memory", tmp_path, f"0::{path}\n")) == [tmp_path]
-    assert list(system_limits.group_folders("memory", tmp_path, "")) == []
+    assert list(limits.group_folders("memory", tmp_path, f"0::{path}\n")) == [tmp_path]
+    assert list(limits.group_folders("memory", tmp_path, "")) == []
 
 
 def test_what_is_no_number_is_no_limit(tmp_path: Path) -> None:
     for text, number in {"12\n": 12, "max": None, "": None, "-1": None}.items():
         (tmp_path / "limit").write_text(text)
-        assert system_limits.number_in(tmp_path / "limit") == number
+        assert limits.number_in(tmp_path / "limit") == number

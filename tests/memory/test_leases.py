@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.memory_pool import ALIGNMENT, FRESH, SMALLEST_LEASE, BufferPool, size_class
+from batchup_ng.memory.leases import ALIGNMENT, FRESH, SMALLEST_LEASE, BufferPool, size_class
 
 BIG = SMALLEST_LEASE * 2
 BYTES = np.dtype(np.uint8)

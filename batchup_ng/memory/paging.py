@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import system_limits
+from . import limits
 
 _POPULATE_READ = 22
 """``MADV_POPULATE_READ`` of Linux 5.14, which the standard library does not name."""
@@ -65,7 +65,7 @@ def map_pages(mapping: mmap.mmap, start: int, end: int) -> None:
 def _half_of_memory() -> float:
     """Return half of the machine's memory in bytes, or of a container's limit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([memory, *[limit for limit, _ in system_limits.memory_limits()]]) / 2
+    return min([memory, *[limit for limit, _ in limits.memory_limits()]]) / 2
 
 
 def file_name(accessor: Any) -> str | None:
