@@ -7,8 +7,8 @@ Across the boundary: the pool gets the rows and the key of each batch, with the 
 source. It returns the batch, or a ``PartialBatch`` with the good samples and the exceptions of the others.
 
 When a batch fails, the runner first fills the buffer, to keep the workers busy with later batches. If a worker met an
-exception, it has already isolated the samples. If the worker was ended, :class:`~.repair.Repair` isolates them. Its
-reads go to the same pool, ahead of queued tasks, while this thread waits for them.
+exception, it has already isolated the samples. If the worker was ended, this thread isolates them by the same function.
+Its :class:`~.rereading.Rereader` submits to the same pool, ahead of queued tasks, and waits for the results.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ..errors import SampleTimeout
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
-from .repair import Allowance, Read, Repair
+from .rereading import Read, Rereader, TimeLimits
 from .task import Pool, Submission, TaskFuture, new_stream_id
 
 DEFAULT_SHARE = 0.25
@@ -87,7 +88,7 @@ class ByteBound:
 
 
 class Making(NamedTuple):
-    """The pool, the source and the options by which the pool makes its batches."""
+    """The pool, the source and the options of its batches."""
 
     pool: Pool
     source: AbstractDataSource
@@ -131,7 +132,7 @@ class EpochRunner(PrefetchBuffer):
         self._bound = bound
         self._before = before
         self._transport = ""  # of the latest batch
-        self._allowance = Allowance(timeout, timeout)
+        self._limits = TimeLimits(timeout, timeout)
         context = contextvars.copy_context()  # from the call that opens the epoch, for all its batches
         # One stream for a series of epochs: no batch of the next epoch runs before a batch of the current one.
         of = None if before is None else before()
@@ -157,8 +158,8 @@ class EpochRunner(PrefetchBuffer):
         for planned in plan:
             if self._source_path:
                 planned = planned._replace(key=planned.key._replace(path=self._source_path))
-            if self._how.timeout != self._allowance.batch:
-                self._how = dataclasses.replace(self._how, timeout=self._allowance.batch)
+            if self._how.timeout != self._limits.batch:
+                self._how = dataclasses.replace(self._how, timeout=self._limits.batch)
             job = self._job(planned, self._how)
             yield job._replace(made=self._made_already(planned)) if self._made_before else job
 
@@ -254,14 +255,17 @@ class EpochRunner(PrefetchBuffer):
     def _repaired(self, job: Job, error: BaseException) -> Any:
         """Return the result of a batch whose worker died or ran out of time."""
         planned: PlannedBatch = job.about
-        policy, allowance = self._failures.policy, self._allowance
-        late = job.how.timeout is not None and job.how.timeout < (allowance.batch or 0.0)  # batches have more time now
+        policy, limits = self._failures.policy, self._limits
 
         def run(reads: list[Read]) -> list[Any]:
             return self._run([self._job_of(planned, read) for read in reads])
 
-        repair = Repair(planned.rows, policy.action, allowance, self._at_once, run)
-        return repair.made(error, policy.retries + late)
+        if isinstance(error, SampleTimeout) and (job.how.timeout or 0.0) < (limits.batch or 0.0):
+            (made,) = run([Read(planned.rows, None, False, limits.batch)])  # batches have had more time since
+            if not isinstance(made, BaseException):
+                return made
+            error = made
+        return Rereader(planned.rows, limits, self._at_once, run).isolated(error, policy.action, policy.retries)
 
     def _job_of(self, planned: PlannedBatch, read: Read) -> Job:
         """Return the job of a read out of turn."""

@@ -15,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, repair
+from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, rereading
 from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.task import Submission
 
@@ -46,7 +46,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
-    monkeypatch.setattr(repair, "SHORT", 0.05)
+    monkeypatch.setattr(rereading, "SHORT", 0.05)
     monkeypatch.setattr(thread_pools, "LOOK_AGAIN", 0.02)
 
 

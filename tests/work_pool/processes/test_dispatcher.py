@@ -18,7 +18,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
-from batchup_ng.work_pool import repair
+from batchup_ng.work_pool import rereading
 from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.dispatcher import Dispatcher
 from batchup_ng.work_pool.processes.fork_server import ServerLauncher
@@ -138,7 +138,7 @@ def test_a_fork_does_not_read_what_workers_send_to_its_parent() -> None:
 
 
 def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SHORT", 0.1)
 
     def stuck(x: np.ndarray) -> Any:
         if 7 in x:
