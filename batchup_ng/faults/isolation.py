@@ -75,7 +75,7 @@ class PartialBatch:
 
 
 class Reader(Protocol):
-    """Reads samples of one batch, given by their places. Returns failures; an exception that it raises ends the search."""
+    """Reads samples of one batch, given by their places. Returns failures. If it raises, the search ends."""
 
     def together(self, places: np.ndarray) -> Any:
         """Return the batch of these samples, a :class:`PartialBatch`, or the exception of reading them."""

@@ -17,8 +17,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
-from batchup_ng.work_pool.epoch_runner import ByteBound
-from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
+from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
 
@@ -33,19 +32,19 @@ def big(n: int = 60) -> bu.ArrayDataSource:
 
 def test_the_bound_leaves_room_for_two_batches_beside_the_buffer() -> None:
     bound = ByteBound(size=20, buffer_bytes=1000, first=3)
-    assert bound.limit() == 3
+    assert bound.limit == 3
     bound.saw((np.zeros(10, np.uint8), (np.zeros(90, np.uint8),)))
-    assert bound.limit() == 8
+    assert bound.limit == 8
     bound.saw(np.zeros(400, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
     bound.saw(np.zeros(10, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
     bound.saw(np.zeros(5000, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
 
 
 def test_the_size_counts_where_the_bytes_do_not() -> None:
-    assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit() == 2
+    assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit == 2
 
 
 def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +61,7 @@ def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time
     for nbytes, most in ((10, 20), (100, 8), (400, 2), (1000, 2), (1001, 1)):
         bound = ByteBound(20, None, 3)
         bound.saw(np.zeros(nbytes, np.uint8))
-        assert bound.limit() == most
+        assert bound.limit == most
 
 
 def test_batches_that_are_larger_than_the_bound_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,22 +289,22 @@ class Takes:
 def test_a_job_is_submitted_for_each_that_is_taken(limit: int) -> None:
     pool, wanted = Takes(), [limit, limit + 1, limit + 2]
     job = Job((len, (), {}), Submission(), None)
-    buffer = PrefetchBuffer(pool, (job for _ in range(100)), limit)  # type: ignore[arg-type]
+    jobs = (job for _ in range(100))
+    buffer = PrefetchBuffer(pool, jobs, ByteBound(limit, 1, limit), str)  # type: ignore[arg-type]
     buffer.begin()
     seen = [pool.given]
     for _ in wanted[1:]:
-        buffer.drop(buffer.head())
+        buffer.take()
         buffer.fill()
         seen.append(pool.given)
     assert seen == wanted
     left = 0
     while True:  # to the end nothing is left out
         try:
-            entry = buffer.head()
+            buffer.take()
         except StopIteration:
             break
         left += 1
-        buffer.drop(entry)
         buffer.fill()
     assert pool.given == 100 == left + len(wanted) - 1
 
@@ -365,6 +364,7 @@ def test_a_buffer_that_is_filled_in_the_midst_of_its_filling_keeps_its_order() -
             buffer.fill()  # as a finalizer may, or a signal's handler
             return super().submit(task, how)
 
-    buffer = PrefetchBuffer(Nests(), (Job((abs, (k,), {}), Submission(), None) for k in range(3)), 3)
+    jobs = (Job((abs, (k,), {}), Submission(), None) for k in range(3))
+    buffer = PrefetchBuffer(Nests(), jobs, ByteBound(3, 1, 3), str)
     buffer.fill()
-    assert [buffer.result() for _ in range(3)] == [0, 1, 2]
+    assert [buffer.take().future.result() for _ in range(3)] == [0, 1, 2]
