@@ -87,11 +87,7 @@ class EpochJobs:
         if not _same_batch(before, planned):
             self.made.clear()
             return None
-        future = TaskFuture()
-        future.begin()
-        future.set_result(batch)
-        future.transport = "memory"
-        return future
+        return TaskFuture.of(batch, "memory")
 
 
 class EpochRunner(Runner):

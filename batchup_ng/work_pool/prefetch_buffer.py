@@ -33,7 +33,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -69,6 +69,14 @@ class Entry(NamedTuple):
 
     job: Job
     future: TaskFuture
+
+
+class Bound(Protocol):
+    """How many jobs may be ahead of a consumer."""
+
+    @property
+    def limit(self) -> int:
+        """The number of jobs that may be under way or done now."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -113,7 +121,7 @@ class PrefetchBuffer:
     Args:
         pool: Runs the jobs.
         jobs: Iterator of the jobs. Only the thread that holds the lock touches it.
-        bound: How many jobs may be under way or done at once.
+        bound: Says how many jobs may be under way or done at once.
         describe: Returns the purpose of a job, in words, for a warning.
 
     Attributes:
@@ -124,7 +132,7 @@ class PrefetchBuffer:
         used_up: Whether it submits no more jobs: there are none, or it was closed.
     """
 
-    def __init__(self, pool: Pool, jobs: Iterator[Job], bound: ByteBound, describe: Callable[[Job], str]) -> None:
+    def __init__(self, pool: Pool, jobs: Iterator[Job], bound: Bound, describe: Callable[[Job], str]) -> None:
         self.lock: Any = threading.RLock()
         self.closed = self.at_end = self.torn = self.used_up = False
         self._pool = pool

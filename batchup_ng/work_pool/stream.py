@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import contextvars
 import itertools
-import sys
 import weakref
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import validation
 from ..error_context import function_name, of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-from .prefetch_buffer import ByteBound, Entry, Job, PrefetchBuffer
+from .prefetch_buffer import Entry, Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
 
-UNBOUNDED = sys.maxsize
-"""Bytes that the results of a stream may take."""
-
 StreamType = TypeVar("StreamType", bound="Stream")
+
+
+class Ahead(NamedTuple):
+    """The number of tasks that are kept ahead."""
+
+    limit: int
 
 
 class Stream:
@@ -113,8 +115,7 @@ class WorkStream(Stream):
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        bound = ByteBound(size, UNBOUNDED, size)
-        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), bound, _in_words))
+        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), Ahead(size), _in_words))
 
     def retrieve(self) -> Any:
         """Wait for the next result and return it; None at the end.

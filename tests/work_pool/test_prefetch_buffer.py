@@ -18,6 +18,7 @@ import batchup_ng as bu
 from batchup_ng import system_limits
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
+from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
 
@@ -290,7 +291,7 @@ def test_a_job_is_submitted_for_each_that_is_taken(limit: int) -> None:
     pool, wanted = Takes(), [limit, limit + 1, limit + 2]
     job = Job((len, (), {}), Submission(), None)
     jobs = (job for _ in range(100))
-    buffer = PrefetchBuffer(pool, jobs, ByteBound(limit, 1, limit), str)  # type: ignore[arg-type]
+    buffer = PrefetchBuffer(pool, jobs, Ahead(limit), str)  # type: ignore[arg-type]
     buffer.begin()
     seen = [pool.given]
     for _ in wanted[1:]:
@@ -365,6 +366,6 @@ def test_a_buffer_that_is_filled_in_the_midst_of_its_filling_keeps_its_order() -
             return super().submit(task, how)
 
     jobs = (Job((abs, (k,), {}), Submission(), None) for k in range(3))
-    buffer = PrefetchBuffer(Nests(), jobs, ByteBound(3, 1, 3), str)
+    buffer = PrefetchBuffer(Nests(), jobs, Ahead(3), str)
     buffer.fill()
     assert [buffer.take().future.result() for _ in range(3)] == [0, 1, 2]

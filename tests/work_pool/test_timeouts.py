@@ -17,6 +17,7 @@ import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, rereading
 from batchup_ng.work_pool import threads as thread_pools
+from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import Submission
 
 
@@ -223,7 +224,7 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
             return True
 
     done = Done()
-    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()), prefetch_buffer.ByteBound(1, 1, 1), str)
+    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()), Ahead(1), str)
     for timeout in (None, 7.0):
         waiting.wait(prefetch_buffer.Entry(prefetch_buffer.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
     assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)
@@ -262,7 +263,7 @@ def test_what_is_submitted_while_a_buffer_is_closed_is_cancelled(threads: bu.Wor
             return future
 
     jobs = (prefetch_buffer.Job((abs, (k,), {}), Submission(), None) for k in range(9))
-    buffer = prefetch_buffer.PrefetchBuffer(Closes(), jobs, prefetch_buffer.ByteBound(6, 1, 6), str)
+    buffer = prefetch_buffer.PrefetchBuffer(Closes(), jobs, Ahead(6), str)
     buffer.fill()
     assert (buffer.ahead(), buffer.closed) == (0, True)
     with pytest.raises(PoolClosed):
