@@ -134,6 +134,23 @@ def test_the_rest_is_delivered_by_other_threads_and_what_comes_back_late_overwri
         np.testing.assert_array_equal(y, x[:, None] * np.ones((1, 10_000)))
 
 
+@pytest.mark.parametrize("policy", [bu.ErrorPolicy(), bu.ErrorPolicy(retries=1), bu.ErrorPolicy("skip")])
+def test_a_sample_that_hung_for_a_moment_is_made_again_and_reported(
+    threads: bu.WorkerThreadPool, gate: Gate, policy: bu.ErrorPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rereading, "SHORT", 0.5)
+    moments = iter([True])
+
+    def hangs_once(x: np.ndarray) -> Any:
+        return gate(x) if 7 in x and next(moments, False) else (x,)
+
+    iterator = threads.parallel_data_source(numbers(9).map(hangs_once), timeout=0.5).batch_iterator(1, on_error=policy)
+    with pytest.warns(bu.SampleWarning, match="a batch failed and was made again: a task ran .* timeout=0.5 s"):
+        assert np.concatenate([x for (x,) in iterator]).tolist() == list(range(9))
+    assert [(error.row, error.batch, type(error.error)) for error in iterator.errors] == [(None, 7, bu.SampleTimeout)]
+    assert [iterator.stats()[name] for name in ("samples", "failed", "retried")] == [9, 0, 1]
+
+
 def test_every_thread_may_hang_and_the_pool_goes_on(threads: bu.WorkerThreadPool) -> None:
     gate = Gate(0, 3)  # in two batches, at once
     try:
