@@ -261,7 +261,8 @@ def test_good_samples_are_those_of_the_run_without_faults(
     assert [(error.row, error.position) for error in iterator.errors] == [
         (int(row), k) for k, row in enumerate(rows) if row in bad
     ]
-    assert iterator.stats()["samples"] + iterator.stats()["failed"] == n
+    if expected:  # otherwise the epoch was broken off, and its counts are those of the state before
+        assert iterator.stats()["samples"] + iterator.stats()["failed"] == n
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
