@@ -1,11 +1,17 @@
-"""Finds the samples of a batch that cannot be made: reads its rows again where the exception was raised.
+"""Finds the samples of a batch that cannot be made: reads each of its samples again alone.
 
-The worker of the batch does this, or the consumer's thread if it makes the batches itself. So an exception costs one
-trip: the answer holds the good samples and the exceptions of the others. A sample is bad if it fails when it is read
-alone, with the random numbers that it has in its batch. No sample is to blame if each can be made alone, or if all fail
-alone in another way than they do together (a map that needs several samples). Then the batch is made again once. If it
-fails again, the whole batch is to blame. If it succeeds, the exception did not come again: the policy "raise" raises
-it, the other policies hand out the batch and note the exception.
+:func:`isolate` decides, a :class:`Reader` reads. If a sample raises an exception, the worker of the batch isolates with
+its own reader, or the consumer's thread if it makes the batches itself. So an exception costs one trip: the answer
+holds the good samples and the exceptions of the others. If a worker died or was ended because its time was up, the
+consumer isolates with a reader that submits: each sample on a worker without other tasks
+(:mod:`batchup_ng.work_pool.rereading`).
+
+A sample is bad if it fails when it is read alone, with the random numbers that it has in its batch. No sample is to
+blame if each can be made alone, or if all raise another exception alone than they do together (a map that needs several
+samples). Then the batch is made again once. If it fails again, the whole batch is to blame. If it succeeds, the failure
+did not come again. An exception then still ends the epoch if the policy is "raise"; the other policies hand out the
+batch and note the exception. The end of a worker may be the fault of another program, so it only is noted, with any
+policy.
 
 An error of the program, such as a ``NameError``, is no fault of a sample: every policy raises it. The exception of a
 signal handler on the consumer's thread in the middle of a map is no fault of a sample either.
@@ -15,8 +21,8 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,8 +35,10 @@ from ..errors import (
     PoolBroken,
     PoolClosed,
     ReentrantIteration,
+    SampleTimeout,
+    WorkerDied,
 )
-from ..sampling.plans.rows import take_rows, whole_samples
+from ..sampling.plans.rows import whole_samples
 
 FAILURES = (Exception, GeneratorExit)
 """Exceptions that count as a failed read on the consumer's thread. There Ctrl-C and SystemExit end the program; in a
@@ -38,6 +46,9 @@ worker they are failures like any other."""
 
 NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapResultError)
 """Errors that are never a sample's fault."""
+
+ENDED = (WorkerDied, SampleTimeout)
+"""Errors of a batch whose worker ended before it answered. Each sample that ends its worker alone is to blame."""
 
 MAX_ROUNDS = 3
 """How often the samples of one batch are isolated, if it still fails without the bad ones found so far."""
@@ -63,6 +74,19 @@ class PartialBatch:
         return dataclasses.replace(self, failures=failures, error=whole, retried=retried)
 
 
+class Reader(Protocol):
+    """Reads samples of one batch, given by their places. Returns failures. If it raises, the search ends."""
+
+    def together(self, places: np.ndarray) -> Any:
+        """Return the batch of these samples, a :class:`PartialBatch`, or the exception of reading them."""
+
+    def alone(self, places: np.ndarray, error: BaseException) -> Iterator[Any]:
+        """Read each of these samples alone, after all together failed with `error`. Yield its batch or exception.
+
+        :func:`isolate` may stop at the first exception.
+        """
+
+
 def of_program(error: BaseException) -> bool:
     """Return whether an exception is an error of the program, for any data.
 
@@ -84,100 +108,71 @@ def isolable(error: BaseException, rows: Any) -> bool:
         return False
 
 
-def isolate(
-    read: Callable[[Any, np.ndarray | None], Any],
-    rows: Any,
-    error: BaseException,
-    action: str,
-    retries: int,
-    caught: Callable[[BaseException], bool],
-) -> Any:
-    """Find the failing samples of the batch of `rows`, whose read raised `error`; return a :class:`PartialBatch`.
+def isolate(reader: Reader, rows: Any, error: BaseException, action: str, retries: int) -> PartialBatch:
+    """Find the failing samples of the batch of `rows`, which failed with `error`, and make the others.
 
     Args:
-        read: Reads rows of the batch; the second argument is their places in the batch, None for all.
+        reader: Reads samples of the batch.
         rows: Its rows, as the plan gives them.
-        error: The exception of the read.
+        error: The exception of the batch.
         action: The action of the error policy; ``"raise"`` looks only for the first bad sample.
-        retries: How often to make the whole batch again first.
-        caught: Returns whether an exception is a failure; any other ends the search.
+        retries: How often to make the whole batch again first. A batch that one of these tries made never fails.
     """
-    n = whole_samples(rows)[1]
-
-    def tried(places: np.ndarray) -> tuple[Any, BaseException | None]:
-        try:
-            return read(*(rows, None) if len(places) == n else (take_rows(rows, places), places)), None
-        except BaseException as raised:
-            if not caught(raised):
-                raise
-            return None, raised
-
-    def find_bad(places: np.ndarray, error: BaseException, first: bool) -> dict[int, BaseException]:
-        bad: dict[int, BaseException] = {}
-        all_fail = True
-        for place in places:
-            raised = error if n == 1 else tried(place.reshape(1))[1]
-            all_fail = all_fail and raised is not None
-            if raised is not None:
-                bad[int(place)] = raised
-                if action == "raise" and type(raised) is type(error):
-                    break
-        if all_fail and len(bad) > 1:  # bad: the samples that fail alone with the error of the whole batch
-            bad = {place: one for place, one in bad.items() if type(one) is type(error)} if first else {}
-        return bad
-
     if of_program(error):
         action = "raise"
-    made: PartialBatch = search(rows, error, action, retries, tried, find_bad, action == "raise")
+    made = _isolated(reader, rows, error, action, retries)
     wrong = {place: one for place, one in made.failures.items() if of_program(one)}
     if wrong or (made.error is not None and of_program(made.error)):
         return PartialBatch(failures=wrong, error=made.error, gone=made.gone, of_program=True)
     return made
 
 
-def search(
-    rows: Any,
-    error: BaseException,
-    action: str,
-    again: int,
-    read: Callable[[np.ndarray], tuple[Any, BaseException | None]],
-    find_bad: Callable[[np.ndarray, BaseException, bool], dict[int, BaseException]],
-    strict: bool = False,
-) -> PartialBatch:
-    """Find the failing samples of the batch of `rows`, which failed with `error`.
-
-    Args:
-        read: Makes the samples at some places together; returns the result and the exception.
-        find_bad: Returns the exceptions of the bad samples at some places, given the exception of all of them together
-            and whether it is the first search of this batch.
-        strict: Whether an error that did not come again still fails the batch. A batch made by one of the `again`
-            tries never fails.
-    """
+def _isolated(reader: Reader, rows: Any, error: BaseException, action: str, retries: int) -> PartialBatch:
     probed, n = whole_samples(rows)
     places, bad = np.arange(n), dict[int, BaseException]()
-    for _ in range(again):
-        made, raised = read(places)
-        if raised is None:
-            return _together(made, bad, places, error)
-        error = raised
+    for _ in range(retries):
+        made = reader.together(places)
+        if not isinstance(made, BaseException):
+            return _merged(made, bad, places, error)
+        error = made
     for _ in range(MAX_ROUNDS):
-        found = find_bad(places[places < probed], error, not bad)
+        found = _to_blame(reader, places[places < probed], error, action, not bad)
         bad = {**found, **bad}
         places = np.setdiff1d(places, list(found))
         if (found and action != "skip") or not len(places):
             return PartialBatch(failures=bad)
-        made, raised = read(places)
-        if raised is None:
-            if strict and not found:
+        made = reader.together(places)
+        if not isinstance(made, BaseException):
+            if not found and action == "raise" and not isinstance(error, ENDED):
                 return PartialBatch(error=error, gone=True)
-            return _together(made, bad, places, None if found else error)
-        error = raised
+            return _merged(made, bad, places, None if found else error)
+        error = made
         if not found:
             break
     return PartialBatch(failures=bad, error=error)
 
 
-def _together(
+def _to_blame(
+    reader: Reader, places: np.ndarray, error: BaseException, action: str, first: bool
+) -> dict[int, BaseException]:
+    """Return the exception of each sample that is to blame, by its place.
+
+    `first` is whether this is the first search of the batch. Later, if all that is left fails, it fails as a whole.
+    """
+    bad, all_fail, ended = dict[int, BaseException](), True, isinstance(error, ENDED)
+    for place, made in zip(places.tolist(), reader.alone(places, error), strict=True):
+        if not isinstance(made, BaseException):
+            all_fail = False
+            continue
+        bad[place] = made
+        if action == "raise" and (ended or type(made) is type(error)):
+            break
+    if all_fail and len(bad) > 1 and not ended:
+        bad = {place: one for place, one in bad.items() if type(one) is type(error)} if first else {}
+    return bad
+
+
+def _merged(
     made: Any, bad: dict[int, BaseException], places: np.ndarray, retried: BaseException | None
 ) -> PartialBatch:
     """Add the earlier failures and the first exception to the result of the samples at `places`."""

@@ -26,8 +26,7 @@ from ..loader import POOLS
 from ..randomness import BatchKey
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.epoch_runner import ByteBound
-from ..work_pool.prefetch_buffer import Job, PrefetchBuffer
+from ..work_pool.prefetch_buffer import ByteBound, Entry, Job, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream
@@ -217,8 +216,7 @@ class PooledDataLoader:
             arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
             return Job((make_batch, arguments, {}), how, Drawn(number, indices))
 
-        jobs = Jobs(job, drawn, len(ready))
-        batches = Batches(BatchBuffer(pool, jobs, self._bound), self, ready)
+        batches = Batches(pool, Jobs(job, drawn, len(ready)), self._bound, self, ready)
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
 
     def _begin_prepared(self) -> None:
@@ -349,43 +347,8 @@ class Jobs(Iterator[Job]):
         raise StopIteration
 
 
-class BatchBuffer(PrefetchBuffer):
-    """The batches ahead of the consumer."""
-
-    def __init__(self, pool: AbstractWorkerPool, jobs: Jobs, bound: ByteBound) -> None:
-        super().__init__(pool, jobs)
-        self._bound = bound
-        self._drawn_from = jobs
-
-    @property
-    def next_number(self) -> int:
-        """The number of the next batch; if there is none, one more than the last."""
-        entry = next(iter(self._entries), None)
-        return self._drawn_from.drawn if entry is None else int(entry.job.about.number)
-
-    def limit(self) -> int:
-        return self._bound.limit()
-
-    def describe(self, job: Job) -> str:
-        return f"batch {job.about.number} ({in_words(job.about.indices)})"
-
-    def taken(self) -> tuple[Any, str]:
-        entry = self._entries[0] if self._entries else None
-        try:
-            batch, transport = super().taken()
-        except (PoolBroken, PoolClosed):
-            raise
-        except Exception as error:
-            if entry is None or not entry.future.raised(error):  # from the sampler or a signal handler, or the end
-                raise
-            failure = error
-        else:
-            self._bound.saw(batch)
-            return received(batch), transport
-        try:
-            raise _told(failure, entry.job.about)
-        finally:
-            del failure, entry  # the traceback holds this frame
+def _described(job: Job) -> str:
+    return f"batch {job.about.number} ({in_words(job.about.indices)})"
 
 
 def _told(error: Exception, about: Drawn) -> BatchError:
@@ -403,15 +366,39 @@ class Batches(Stream):
     or leaves the epoch as it was. If a batch is lost, ``next`` raises ``PoolClosed`` from then on.
     """
 
-    _buffer: BatchBuffer
-
-    def __init__(self, buffer: BatchBuffer, loader: PooledDataLoader, ready: list[Any]) -> None:
+    def __init__(
+        self, pool: AbstractWorkerPool, jobs: Jobs, bound: ByteBound, loader: PooledDataLoader, ready: list[Any]
+    ) -> None:
         self._loader = loader
+        self._jobs = jobs
+        self._bound = bound
         self._ready = dict(enumerate(ready))
         self._number = 0  # number of the batch that is due
         self._lost = ""  # the exception that lost a batch
         self._turn = threading.RLock()  # held by the consumer whose turn it is
-        super().__init__(buffer)
+        super().__init__(PrefetchBuffer(pool, jobs, bound, _described))
+
+    def _received(self, entry: Entry) -> Any:
+        try:
+            batch = entry.future.result()
+        except (PoolBroken, PoolClosed):
+            raise
+        except Exception as error:
+            if not entry.future.raised(error):  # from a signal handler
+                raise
+            failure = error
+        else:
+            self._bound.saw(batch)
+            return received(batch)
+        try:
+            raise _told(failure, entry.job.about)
+        finally:
+            del failure, entry  # the traceback holds this frame
+
+    def _coming(self) -> int:
+        """Return the number of the next batch from the pool; if there is none, one more than the last."""
+        job = self._buffer.coming()
+        return self._jobs.drawn if job is None else int(job.about.number)
 
     def __next__(self) -> Any:
         number = -1
@@ -435,7 +422,7 @@ class Batches(Stream):
         due = number + told
         if self._number <= number + 1:  # else another thread has the next batch already
             self._number = due
-        following = number if number in self._ready else self._buffer.next_number
+        following = number if number in self._ready else self._coming()
         whole = following == due == self._number
         if isinstance(error, PoolClosed) or (isinstance(error, StopIteration) and (whole or self._buffer.closed)):
             return

@@ -40,8 +40,8 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory.leases import BufferPool
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
-from .epoch_runner import ByteBound
 from .parallel import ParallelDataSource
+from .prefetch_buffer import ByteBound
 from .processes.serialization import dumps, load_result
 from .serial import SerialPool
 
@@ -120,7 +120,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         if given:
             warned.add(planned.number)
         bound.saw(batch)
-        if len(made) < bound.limit() or planned.number in made:
+        if len(made) < bound.limit or planned.number in made:
             made[planned.number] = planned, batch
 
     try:

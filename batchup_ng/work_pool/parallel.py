@@ -29,7 +29,8 @@ from ..randomness import OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
 from ..sampling.plans.listed import ListedPlan
-from .epoch_runner import ByteBound, EpochRunner, Making
+from .epoch_runner import EpochRunner, Making
+from .prefetch_buffer import ByteBound
 from .task import Pool
 
 LONGEST = 1e6

@@ -23,9 +23,8 @@ from ..data_source.map import ConsumerMaps
 from ..errors import ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
-from .epoch_runner import ByteBound
 from .parallel import WithConsumerMaps
-from .prefetch_buffer import Job, PrefetchBuffer
+from .prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from .task import Pool, Submission, new_stream_id
 
 
@@ -102,7 +101,7 @@ class _Produced:
             raise
 
 
-class ProducerRunner(PrefetchBuffer):
+class ProducerRunner(Runner):
     """Hands out the batches of one producer, until its end."""
 
     def __init__(
@@ -120,27 +119,53 @@ class ProducerRunner(PrefetchBuffer):
         self._key = BatchKey(epoch.options.seed, epoch.options.epoch, path=path)
         self._accounting = epoch.accounting
         self._bound = bound
+        self._producer = producer
         self.latest = state
         how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
-        super().__init__(producer, itertools.repeat(Job((_Produced.next, (produced, producer.buffers), {}), how, None)))
-        self.begin()
+        jobs = itertools.repeat(Job((_Produced.next, (produced, producer.buffers), {}), how, None))
+        self._buffer = PrefetchBuffer(producer, jobs, bound, _in_words)
+        self._buffer.begin()
         self._finalizer = weakref.finalize(self, producer.abandon)
 
-    def limit(self) -> int:
-        return self._bound.limit()
+    @property
+    def torn(self) -> bool:
+        return self._buffer.torn
 
-    def describe(self, job: Job) -> str:
-        return "a batch of the stream"
+    def check_caller(self) -> None:
+        self._buffer.check_caller()
+
+    def ready(self) -> int:
+        return self._buffer.ready()
+
+    def ahead(self) -> int:
+        return self._buffer.ahead()
+
+    def fill(self) -> None:
+        self._buffer.fill()
+
+    def __next__(self) -> Any:
+        with self._buffer.lock:
+            try:
+                return self._next()
+            except StopIteration:
+                raise
+            except BaseException:
+                self._buffer.closed = True  # with the lock: a waiting thread must not take the batch after this one
+                raise
 
     def _next(self) -> Any:
-        item, transport = self.taken()
+        future = self._buffer.take().future
+        try:
+            item, transport = future.result(), future.transport
+        finally:
+            del future  # otherwise an exception's traceback and the future would refer to each other
         if not item:
-            self.at_end = True
+            self._buffer.at_end = True
             self.close()
             raise StopIteration
         batch, latest = item
         self._bound.saw(batch)
-        self.top_up()
+        self._buffer.top_up()
         n, accounting = count_of(batch), self._accounting
         batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
         accounting.settle(accounting.batches, n, n, 0, transport)
@@ -148,10 +173,14 @@ class ProducerRunner(PrefetchBuffer):
         return batch
 
     def close(self) -> None:
-        super().close()
-        self._pool.close()
+        self._buffer.close()
+        self._producer.close()
         self._finalizer.detach()
 
     def abandon(self) -> None:
-        super().close()
+        self._buffer.close()
         self._finalizer()
+
+
+def _in_words(job: Job) -> str:
+    return "a batch of the stream"

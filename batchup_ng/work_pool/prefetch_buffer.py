@@ -1,29 +1,58 @@
-"""The futures that are ahead of a consumer, in the order of their tasks.
+"""The jobs that are ahead of a consumer, in order.
 
-Ownership. A :class:`PrefetchBuffer` owns the futures of the jobs that are under way or done, as many as its limit
-allows. It takes the next job from its iterator when a result is handed out. Only the thread that holds the buffer's
-lock touches the iterator. The buffer has no reference to the user's handle. When the last reference to the handle goes,
-its finalizer cancels queued jobs.
+A runner, or a stream, has a :class:`PrefetchBuffer`. It calls the buffer, the buffer calls the pool and the iterator of
+jobs, and neither calls back. A buffer knows no results: it hands out an :class:`Entry` whose future is done.
+
+Ownership. A buffer owns the futures of the jobs that are under way or done. It has no reference to the user's handle.
+When the last reference to the handle goes, its finalizer calls :meth:`~PrefetchBuffer.close`.
+
+The lock. One consumer at a time holds :attr:`~PrefetchBuffer.lock`: from the request for an item until the item is made
+and the buffer is full again. The owner takes it for the whole request, so items and their accounting keep their order
+for any number of threads. It is a reentrant lock, taken only by ``with``: after a call of ``acquire`` an interrupt
+would leave it held. Only the thread that holds it takes jobs and entries. The guarantees:
+
+- *A signal handler may raise at any step.* During a wait nothing changes, as the entry stays in the buffer. While jobs
+  are submitted, ``torn`` is set, because the job that was just taken may be lost. The next request then raises
+  ``PoolClosed`` instead of an item out of order. Between :meth:`~PrefetchBuffer.take` and the result, the owner has the
+  only reference to the entry, so it has to end the epoch or the stream.
+- *Another thread may close the buffer at any step*, without the lock. It sets ``closed`` first, then cancels all jobs.
+  A thread that submits at that time looks at ``closed`` at the end, and cancels what it has submitted. So no job stays
+  queued, and a request that waits raises ``PoolClosed``. Only the end of the jobs raises ``StopIteration``.
+- *An exception in one thread is no end for another.* The owner sets ``closed`` while it still holds the lock. A thread
+  that waits for the lock then raises ``PoolClosed``, and does not take the item after the failed one.
+- *The code that makes an item may ask for the next one*, on this thread or on a worker's. :meth:`check_caller` refuses
+  that. A finalizer or a handler may call :meth:`fill` while this thread fills the buffer. That call does nothing.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ..data_source.epoch.opening import CLOSED, Runner
-from ..error_context import function_name, of_signal_handler
+import numpy as np
+
+from .. import batch as batches
+from ..data_source.epoch.opening import CLOSED
+from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
+from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
 from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that a consumer waits for one result before it warns. A time limit of the job is added."""
+
+DEFAULT_SHARE = 0.25
+"""Share of the free memory for batches ahead, if the user sets no limit."""
+
+DEFAULT_BYTES = 10**9
+"""Upper limit of this memory, in bytes."""
 
 
 class Job(NamedTuple):
@@ -42,100 +71,147 @@ class Entry(NamedTuple):
     future: TaskFuture
 
 
-class PrefetchBuffer(Runner):
-    """The futures that are ahead of one consumer."""
+class Bound(Protocol):
+    """How many jobs may be ahead of a consumer."""
 
-    def __init__(self, pool: Pool, jobs: Iterator[Job], size: int = 0) -> None:
+    @property
+    def limit(self) -> int:
+        """The number of jobs that may be under way or done now."""
+
+
+@dataclasses.dataclass(slots=True)
+class ByteBound(Holder):
+    """The number of batches that may be ahead within a number of bytes. The epochs of a source share it.
+
+    If memory is short, it goes down to one batch a worker, and stays there.
+    """
+
+    size: int  # the most batches that may be ahead in any case
+    buffer_bytes: int | None  # for all of them; None is a quarter of the free memory, 1 GB at most
+    first: int  # how many may be ahead until the size of a batch is known
+    largest: int = 0  # bytes of the largest batch that was seen
+    least: int = 1  # how many may be ahead if one fits; a batch larger than `buffer_bytes` is made alone
+    limit: int = dataclasses.field(init=False)  # how many may be ahead now
+
+    def __post_init__(self) -> None:
+        self.limit = min(self.size, self.first)
+        if self.buffer_bytes is None:
+            self.buffer_bytes = int(min(BUDGET.free() * DEFAULT_SHARE, DEFAULT_BYTES))
+            self.least = 2
+        BUDGET.add(self)
+
+    def __str__(self) -> str:
+        nbytes = self.buffer_bytes or 0
+        return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        if step is Step.READ_AHEAD:
+            self.size = min(self.size, max(1, self.first - 1))  # `first` is one more than the workers run at once
+            self.limit = min(self.limit, self.size)
+        return 0
+
+    def saw(self, batch: Any) -> None:
+        """Record the size of a batch."""
+        nbytes = 0
+        if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
+            nbytes = sum([part.nbytes for part in batch])
+        else:
+            with unless_of_signal_handler():  # a user's object without a known size, such as a sparse tensor
+                nbytes = batches.nbytes(batch)
+        if nbytes > self.largest or not self.largest:
+            self.largest = max(1, nbytes)
+            fit = (self.buffer_bytes or 0) // self.largest
+            # Reserve two: the batch in use and the one being handed over.
+            self.limit = min(self.size, max(self.least if fit else 1, fit - 2))
+
+
+class PrefetchBuffer:
+    """The jobs that are ahead of one consumer.
+
+    Args:
+        pool: Runs the jobs.
+        jobs: Iterator of the jobs. Only the thread that holds the lock touches it.
+        bound: Says how many jobs may be under way or done at once.
+        describe: Returns the purpose of a job, in words, for a warning.
+
+    Attributes:
+        lock: Held by the consumer whose turn it is.
+        closed: Whether it ended before the end of its jobs.
+        at_end: Whether a consumer got ``StopIteration``.
+        torn: Whether an exception of a signal handler may have lost a job before its submission.
+        used_up: Whether it submits no more jobs: there are none, or it was closed.
+    """
+
+    def __init__(self, pool: Pool, jobs: Iterator[Job], bound: Bound, describe: Callable[[Job], str]) -> None:
+        self.lock: Any = threading.RLock()
+        self.closed = self.at_end = self.torn = self.used_up = False
         self._pool = pool
         self._jobs = jobs
-        self._size = size  # how many may be under way or done at once
+        self._bound = bound
+        self._describe = describe
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # futures submitted out of turn
-        # Taken only by ``with``: after a call of ``acquire`` an interrupt would leave it held.
-        self._lock: Any = threading.RLock()
         self._failure: Exception | None = None  # it ended the jobs; raised after the results of earlier jobs
-        self._ended = False
         self._pid = os.getpid()
-
-    def limit(self) -> int:
-        """Return how many jobs may be under way or done now."""
-        return self._size
-
-    def describe(self, job: Job) -> str:
-        """Return the purpose of a job, in words."""
-        return f"the result of task {function_name(job.task[0])}"
-
-    # -- the lock: one consumer at a time ----------------------------------------------------------------------
 
     def check_caller(self) -> None:
         """Raise an error if the code that makes one of the items calls this, or a fork of this process does."""
         check_process(self._pid)
         mine = getattr(current, "future", None)
         own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))
-        if own or self._lock._is_owned():
+        if own or self.lock._is_owned():
             raise ReentrantIteration(
                 "the next item of this iterator was asked for by the map or generator that is making one of its "
                 "items; iterate over a second batch_iterator or work_stream there"
             )
 
-    @property
-    def used_up(self) -> bool:
-        return self._ended and not self.closed
-
-    def __next__(self) -> Any:
-        with self._lock:
-            if self.closed and not self.at_end:
-                raise PoolClosed(CLOSED)
-            try:
-                return self._next()
-            except StopIteration:
-                raise
-            except BaseException:
-                self.closed = True  # with the lock: another waiting thread must not take the batch after this one
-                raise
-
-    def _next(self) -> Any:
-        """Return the next item; the caller holds the lock."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def top_up(self) -> None:
-        """Submit jobs until the buffer is full or there are no more. An exception is raised when its turn comes."""
-        limit = self.limit()
+    def room(self) -> int:
+        """Return how many more jobs may be under way or done now."""
+        return self._bound.limit - len(self._entries)
+
+    def put(self, job: Job) -> None:
+        """Submit a job as the last one, unless its result is there already."""
+        self._entries.append(Entry(job, job.made or self._pool.submit(job.task, job.how)))
+
+    def top_up(self, elsewhere: int = 0) -> None:
+        """Submit jobs while there is room for them. `elsewhere` is how many items of another buffer take this room.
+
+        An exception of the jobs or of their submission is raised when its turn comes.
+        """
+        room = self.room() - elsewhere
         self.torn = True  # until the end: an exception of a signal handler may cost the job that was just taken
-        while len(self._entries) < limit and not self._ended:
+        while room > 0 and not self.used_up:
             try:
-                job = next(self._jobs)
-                self._entries.append(Entry(job, job.made or self._pool.submit(job.task, job.how)))
+                self.put(next(self._jobs))
+                room -= 1
             except StopIteration:
-                self._ended = True
+                self.used_up = True
             except Exception as error:
                 if of_signal_handler(error):
                     raise
-                self._ended = True
+                self.used_up = True
                 self._failure = error
         self.torn = False
         if self.closed:  # by another thread, which may not have seen the last jobs
             self._drop_all()
 
-    def begin(self) -> None:
-        """Fill the buffer for the first time. Raise if there is an exception instead of the first job."""
-        self.fill()
-        if self._failure is not None and not self._entries:
-            self.head()
+    def take(self) -> Entry:
+        """Wait for the next entry and take it out of the buffer. Raise ``StopIteration`` at the end.
 
-    def head(self) -> Entry:
-        """Wait for the next entry and return it. Raise ``StopIteration`` at the end.
-
-        The entry stays in the buffer, so an exception of a signal handler during the wait changes nothing.
+        Raises:
+            PoolClosed: the buffer was closed before the end of its jobs, or a job may be missing.
+            Exception: the jobs ended with this exception.
         """
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
+        if self.closed and not self.at_end:
+            raise PoolClosed(CLOSED)
         if not self._entries:
             failure, self._failure = self._failure, None
             # Checked last: another thread may close it, or have ended before the buffer was full again.
-            if failure is None and not self.at_end and (self.closed or not self._ended):
+            if failure is None and not self.at_end and (self.closed or not self.used_up):
                 raise PoolClosed(CLOSED)
             self.at_end = failure is None
             self.closed = self.closed or not self.at_end  # otherwise another thread would see a regular end
@@ -145,21 +221,9 @@ class PrefetchBuffer(Runner):
                 del failure  # its traceback holds this frame
         entry = self._entries[0]
         self.wait(entry)
-        return entry
-
-    def taken(self) -> tuple[Any, str]:
-        """Take the next result out of the buffer. Return it with its transport, or raise its task's exception."""
-        entry = self.head()
-        self.drop(entry)  # first: a future gives its result once, and an interrupt would leave an empty one
-        try:
-            return entry.future.result(), entry.future.transport
-        finally:
-            del entry  # otherwise an exception's traceback and the future would refer to each other
-
-    def drop(self, entry: Entry) -> None:
-        """Take an entry out of the buffer."""
-        if self._entries and self._entries[0] is entry:
+        if self._entries and self._entries[0] is entry:  # otherwise another thread has closed the buffer
             self._entries.popleft()
+        return entry
 
     def wait(self, entry: Entry) -> None:
         """Wait until an entry is done. Warn once of a stall."""
@@ -171,49 +235,60 @@ class PrefetchBuffer(Runner):
         remedy = "timeout= of a Loader or parallel_data_source ends samples that take too long, and names them"
         state = "no worker has begun it, for all are busy or none has come up" if began is None else at_it
         warn_consumer(
-            f"{self.describe(entry.job)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning
+            f"{self._describe(entry.job)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning
         )
         entry.future.wait(FOREVER)
 
-    def beside(self, job: Job) -> Entry:
-        """Submit a job out of turn, unless the stream is closed."""
-        if self.closed:
-            raise PoolClosed(CLOSED)
-        entry = Entry(job, self._pool.submit(job.task, job.how))
-        self._beside.add(entry.future)
-        return entry
-
-    def forget(self, entry: Entry) -> None:
-        """Drop a job that was submitted out of turn."""
-        entry.future.cancel()
-        self._beside.discard(entry.future)
+    @contextlib.contextmanager
+    def out_of_turn(self, jobs: list[Job]) -> Iterator[list[Entry]]:
+        """Submit these jobs now, unless the buffer is closed. Give their entries once all are done."""
+        entries: list[Entry] = []
+        try:
+            for job in jobs:
+                if self.closed:
+                    raise PoolClosed(CLOSED)
+                entries.append(Entry(job, self._pool.submit(job.task, job.how)))
+                self._beside.add(entries[-1].future)
+            for entry in entries:
+                self.wait(entry)
+            yield entries
+        finally:
+            for entry in entries:
+                entry.future.cancel()
+                self._beside.discard(entry.future)
 
     # -- any thread --------------------------------------------------------------------------------------------
 
+    def begin(self, elsewhere: int = 0) -> None:
+        """Fill the buffer for the first time. Raise if there is an exception instead of the first job."""
+        self.fill(elsewhere)
+        if self._failure is not None and not self._entries:
+            self.take()
+
+    def fill(self, elsewhere: int = 0) -> None:
+        """Submit jobs while there is room for them."""
+        check_process(self._pid)
+        if not self.lock._is_owned():  # otherwise an outer call on this thread is filling it
+            with self.lock:
+                self.top_up(elsewhere)
+
     def ahead(self) -> int:
+        """Return how many jobs are under way or done."""
         return len(self._entries)
 
     def ready(self) -> int:
+        """Return how many jobs are done."""
         return sum(entry.future.done() for entry in tuple(self._entries))
 
-    def result(self) -> Any:
-        """Return the next result and submit the next job."""
-        with self._lock:
-            try:
-                return self.taken()[0]
-            finally:
-                self.top_up()
-
-    def fill(self) -> None:
-        check_process(self._pid)
-        if not self._lock._is_owned():  # otherwise an outer call on this thread is filling it
-            with self._lock:
-                self.top_up()
+    def coming(self) -> Job | None:
+        """Return the job of the next entry, or None if there is none."""
+        entry = next(iter(tuple(self._entries)), None)
+        return None if entry is None else entry.job
 
     def close(self) -> None:
         """Cancel jobs that have not begun, drop the others."""
         self.closed = True  # first: a consumer on another thread must not see a regular end
-        self._ended = True
+        self.used_up = True
         self._failure = None
         for future in tuple(self._beside):
             future.cancel()

@@ -10,15 +10,21 @@ import contextvars
 import itertools
 import weakref
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import validation
-from ..error_context import of_signal_handler, unless_of_signal_handler
+from ..error_context import function_name, of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-from .prefetch_buffer import Job, PrefetchBuffer
+from .prefetch_buffer import Entry, Job, PrefetchBuffer
 from .task import Pool, Submission, Task, new_stream_id
 
 StreamType = TypeVar("StreamType", bound="Stream")
+
+
+class Ahead(NamedTuple):
+    """The number of tasks that are kept ahead."""
+
+    limit: int
 
 
 class Stream:
@@ -46,7 +52,7 @@ class Stream:
             raise StopIteration
         self._buffer.check_caller()
         try:
-            return self._buffer.result()
+            return self._next()
         except BaseException as error:
             try:
                 self._close_if_broken_off(error)
@@ -54,6 +60,21 @@ class Stream:
                 self._close_if_broken_off(another)
                 raise
             raise
+
+    def _next(self) -> Any:
+        """Return the next result and submit the next task."""
+        with self._buffer.lock:
+            try:
+                return self._received(self._buffer.take())
+            finally:
+                self._buffer.top_up()
+
+    def _received(self, entry: Entry) -> Any:
+        """Return the result of a task that is done, or raise its exception."""
+        try:
+            return entry.future.result()
+        finally:
+            del entry  # otherwise an exception's traceback and the future would refer to each other
 
     def _close_if_broken_off(self, error: BaseException) -> None:
         """Close the stream if a result may have been lost with `error`."""
@@ -94,7 +115,7 @@ class WorkStream(Stream):
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), size))
+        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), Ahead(size), _in_words))
 
     def retrieve(self) -> Any:
         """Wait for the next result and return it; None at the end.
@@ -122,6 +143,10 @@ def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
         close = getattr(tasks, "close", None)
         if close is not None:
             close()
+
+
+def _in_words(job: Job) -> str:
+    return f"the result of task {function_name(job.task[0])}"
 
 
 def as_task(given: Any) -> Task:

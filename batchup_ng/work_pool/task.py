@@ -82,6 +82,15 @@ class TaskFuture:
         self.began: float | None = None
         self.transport = ""
 
+    @classmethod
+    def of(cls, result: Any, transport: str) -> TaskFuture:
+        """Return the future of a task that is done already."""
+        future = cls()
+        future.begin()
+        future.transport = transport
+        future.set_result(result)
+        return future
+
     # -- the worker's side -------------------------------------------------------------------------------------
 
     def begin(self) -> bool:

@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 
-from batchup_ng.work_pool.epoch_runner import DEFAULT_BYTES
+from batchup_ng.work_pool.prefetch_buffer import DEFAULT_BYTES
 from benchmarks.arguments import positive
 from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
 from benchmarks.report.columns import number

@@ -24,7 +24,7 @@ from batchup_ng.memory import leases, limits
 from batchup_ng.memory.budget import KINDS, Claim, Holder, Living, MemoryBudget, MemoryTable, Step
 from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool import epoch_runner
-from batchup_ng.work_pool.epoch_runner import ByteBound
+from batchup_ng.work_pool.prefetch_buffer import ByteBound
 from batchup_ng.work_pool.processes import pool as pools_of_processes
 from batchup_ng.work_pool.processes import shared_arrays, shared_memory
 from batchup_ng.work_pool.processes.shared_memory import Arena, SlotPool

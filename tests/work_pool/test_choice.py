@@ -26,7 +26,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.work_pool import choice, epoch_runner
+from batchup_ng.work_pool import choice, prefetch_buffer
 from batchup_ng.work_pool.choice import Choice, suited
 from batchup_ng.work_pool.parallel import ParallelDataSource
 
@@ -413,7 +413,7 @@ def test_what_is_drawn_from_global_generators_comes_from_there(
 def test_large_batches_that_are_tried_take_no_more_memory_than_those_that_are_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(epoch_runner, "DEFAULT_BYTES", 5000)
+    monkeypatch.setattr(prefetch_buffer, "DEFAULT_BYTES", 5000)
     tries_three(monkeypatch, "threads", 6)
     source = bu.ArrayDataSource([np.zeros((60, 200))])
     assert len(choice.choose(source, epoch_options(1)).made) == 2  # of 1600 bytes: three fit, two are held at least

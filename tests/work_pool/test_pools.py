@@ -13,7 +13,7 @@ import pytest
 from batchup_ng import SerialPool, WorkerProcessPool, WorkerThreadPool
 from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.work_pool import AbstractWorkerPool, repair
+from batchup_ng.work_pool import AbstractWorkerPool, rereading
 from batchup_ng.work_pool.task import TaskFuture
 
 from ..extent import methods
@@ -23,7 +23,7 @@ from .pool_contract import PoolContract
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
-    monkeypatch.setattr(repair, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SHORT", 0.1)
 
 
 def contract(make: Callable[[], AbstractWorkerPool], **attributes: bool) -> Any:

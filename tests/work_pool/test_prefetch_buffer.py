@@ -17,8 +17,8 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.memory.budget import BUDGET
-from batchup_ng.work_pool.epoch_runner import ByteBound
-from batchup_ng.work_pool.prefetch_buffer import Job, PrefetchBuffer
+from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
+from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
 
@@ -33,19 +33,19 @@ def big(n: int = 60) -> bu.ArrayDataSource:
 
 def test_the_bound_leaves_room_for_two_batches_beside_the_buffer() -> None:
     bound = ByteBound(size=20, buffer_bytes=1000, first=3)
-    assert bound.limit() == 3
+    assert bound.limit == 3
     bound.saw((np.zeros(10, np.uint8), (np.zeros(90, np.uint8),)))
-    assert bound.limit() == 8
+    assert bound.limit == 8
     bound.saw(np.zeros(400, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
     bound.saw(np.zeros(10, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
     bound.saw(np.zeros(5000, np.uint8))
-    assert bound.limit() == 1
+    assert bound.limit == 1
 
 
 def test_the_size_counts_where_the_bytes_do_not() -> None:
-    assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit() == 2
+    assert ByteBound(size=2, buffer_bytes=1 << 30, first=3).limit == 2
 
 
 def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time
     for nbytes, most in ((10, 20), (100, 8), (400, 2), (1000, 2), (1001, 1)):
         bound = ByteBound(20, None, 3)
         bound.saw(np.zeros(nbytes, np.uint8))
-        assert bound.limit() == most
+        assert bound.limit == most
 
 
 def test_batches_that_are_larger_than_the_bound_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,24 +290,110 @@ class Takes:
 def test_a_job_is_submitted_for_each_that_is_taken(limit: int) -> None:
     pool, wanted = Takes(), [limit, limit + 1, limit + 2]
     job = Job((len, (), {}), Submission(), None)
-    buffer = PrefetchBuffer(pool, (job for _ in range(100)), limit)  # type: ignore[arg-type]
+    jobs = (job for _ in range(100))
+    buffer = PrefetchBuffer(pool, jobs, Ahead(limit), str)  # type: ignore[arg-type]
     buffer.begin()
     seen = [pool.given]
     for _ in wanted[1:]:
-        buffer.drop(buffer.head())
+        buffer.take()
         buffer.fill()
         seen.append(pool.given)
     assert seen == wanted
     left = 0
     while True:  # to the end nothing is left out
         try:
-            entry = buffer.head()
+            buffer.take()
         except StopIteration:
             break
         left += 1
-        buffer.drop(entry)
         buffer.fill()
     assert pool.given == 100 == left + len(wanted) - 1
+
+
+def buffer_of(numbers: Any, size: int = 2) -> PrefetchBuffer:
+    """Return a buffer of jobs that give back these numbers, which an exception or a call may end."""
+
+    def jobs() -> Iterator[Job]:
+        for number in numbers:
+            if isinstance(number, BaseException):
+                raise number
+            yield Job((abs, (number,), {}), Submission(), None)
+
+    return PrefetchBuffer(bu.SerialPool(), jobs(), Ahead(size), str)
+
+
+def results(buffer: PrefetchBuffer) -> Iterator[Any]:
+    """Yield the results until the end of the jobs."""
+    while True:
+        try:
+            entry = buffer.take()
+        except StopIteration:
+            return
+        yield entry.future.result()
+        buffer.fill()
+
+
+def test_there_is_room_for_as_many_as_were_taken() -> None:
+    buffer = buffer_of(range(5), 3)
+    assert buffer.room() == 3
+    buffer.begin()
+    assert (buffer.room(), buffer.ahead(), buffer.used_up) == (0, 3, False)
+    buffer.take()
+    assert buffer.room() == 1
+    buffer.fill(elsewhere=1)  # as another epoch has the room
+    assert buffer.ahead() == 2
+    assert list(results(buffer)) == [1, 2, 3, 4]
+    assert (buffer.used_up, buffer.at_end, buffer.closed) == (True, True, False)
+
+
+def test_an_exception_instead_of_a_job_comes_in_its_turn() -> None:
+    buffer = buffer_of([0, 1, 2, OSError("no more")], 9)
+    buffer.begin()
+    in_turn = results(buffer)
+    assert [next(in_turn) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(OSError, match="no more"):
+        next(in_turn)
+    with pytest.raises(bu.PoolClosed):  # for another thread that waited for its turn
+        buffer.take()
+    with pytest.raises(OSError, match="at once"):
+        buffer_of([OSError("at once")]).begin()
+
+
+def test_after_an_interrupt_among_the_jobs_nothing_is_passed_over() -> None:
+    buffer = buffer_of([0, KeyboardInterrupt(), 2], 9)
+    with pytest.raises(KeyboardInterrupt):
+        buffer.begin()
+    assert buffer.torn
+    with pytest.raises(bu.PoolClosed, match="one of them may be missing"):
+        buffer.take()
+
+
+def test_only_the_end_of_the_jobs_is_a_regular_end() -> None:
+    buffer = buffer_of(range(2), 1)
+    buffer.begin()
+    assert list(results(buffer)) == [0, 1]
+    assert list(results(buffer)) == []
+    buffer.close()
+    with pytest.raises(StopIteration):
+        buffer.take()
+    buffer = buffer_of(range(2), 1)
+    buffer.begin()
+    for _ in range(2):
+        buffer.close()
+        with pytest.raises(bu.PoolClosed):
+            buffer.take()
+
+
+def test_what_is_read_out_of_turn_leaves_the_order_as_it_is() -> None:
+    buffer = buffer_of(range(3))
+    buffer.begin()
+    beside = [Job((abs, (-k,), {}), Submission(urgent=True), None) for k in (7, 8)]
+    with buffer.out_of_turn(beside) as entries:
+        assert [entry.future.result() for entry in entries] == [7, 8]
+    assert list(results(buffer)) == [0, 1, 2]
+    buffer.close()
+    with pytest.raises(bu.PoolClosed), buffer.out_of_turn(beside):
+        raise AssertionError("what is closed submits nothing")
 
 
 # -- interrupts ----------------------------------------------------------------------------------------------------
@@ -365,6 +451,7 @@ def test_a_buffer_that_is_filled_in_the_midst_of_its_filling_keeps_its_order() -
             buffer.fill()  # as a finalizer may, or a signal's handler
             return super().submit(task, how)
 
-    buffer = PrefetchBuffer(Nests(), (Job((abs, (k,), {}), Submission(), None) for k in range(3)), 3)
+    jobs = (Job((abs, (k,), {}), Submission(), None) for k in range(3))
+    buffer = PrefetchBuffer(Nests(), jobs, Ahead(3), str)
     buffer.fill()
-    assert [buffer.result() for _ in range(3)] == [0, 1, 2]
+    assert [buffer.take().future.result() for _ in range(3)] == [0, 1, 2]

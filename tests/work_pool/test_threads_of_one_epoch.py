@@ -43,7 +43,7 @@ class FailsUnderway:
 
     def waits(self) -> bool:
         frame = sys._current_frames().get(self.other.ident or 0)
-        return frame is not None and frame.f_code.co_filename.endswith("prefetch_buffer.py")
+        return frame is not None and frame.f_code.co_filename.endswith("epoch_runner.py")
 
 
 @pytest.mark.parametrize("row", [9, N - 1])

@@ -15,8 +15,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
-from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, repair
+from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, rereading
 from batchup_ng.work_pool import threads as thread_pools
+from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import Submission
 
 
@@ -46,7 +47,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
-    monkeypatch.setattr(repair, "SHORT", 0.05)
+    monkeypatch.setattr(rereading, "SHORT", 0.05)
     monkeypatch.setattr(thread_pools, "LOOK_AGAIN", 0.02)
 
 
@@ -131,6 +132,23 @@ def test_the_rest_is_delivered_by_other_threads_and_what_comes_back_late_overwri
     assert sorted(np.concatenate([x for x, _ in again])) == list(range(40))
     for x, y in kept + again:
         np.testing.assert_array_equal(y, x[:, None] * np.ones((1, 10_000)))
+
+
+@pytest.mark.parametrize("policy", [bu.ErrorPolicy(), bu.ErrorPolicy(retries=1), bu.ErrorPolicy("skip")])
+def test_a_sample_that_hung_for_a_moment_is_made_again_and_reported(
+    threads: bu.WorkerThreadPool, gate: Gate, policy: bu.ErrorPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rereading, "SHORT", 0.5)
+    moments = iter([True])
+
+    def hangs_once(x: np.ndarray) -> Any:
+        return gate(x) if 7 in x and next(moments, False) else (x,)
+
+    iterator = threads.parallel_data_source(numbers(9).map(hangs_once), timeout=0.5).batch_iterator(1, on_error=policy)
+    with pytest.warns(bu.SampleWarning, match="a batch failed and was made again: a task ran .* timeout=0.5 s"):
+        assert np.concatenate([x for (x,) in iterator]).tolist() == list(range(9))
+    assert [(error.row, error.batch, type(error.error)) for error in iterator.errors] == [(None, 7, bu.SampleTimeout)]
+    assert [iterator.stats()[name] for name in ("samples", "failed", "retried")] == [9, 0, 1]
 
 
 def test_every_thread_may_hang_and_the_pool_goes_on(threads: bu.WorkerThreadPool) -> None:
@@ -223,7 +241,7 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
             return True
 
     done = Done()
-    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()))
+    waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()), Ahead(1), str)
     for timeout in (None, 7.0):
         waiting.wait(prefetch_buffer.Entry(prefetch_buffer.Job((len, (), {}), Submission(timeout=timeout), None), done))  # type: ignore[arg-type]
     assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)
@@ -262,8 +280,8 @@ def test_what_is_submitted_while_a_buffer_is_closed_is_cancelled(threads: bu.Wor
             return future
 
     jobs = (prefetch_buffer.Job((abs, (k,), {}), Submission(), None) for k in range(9))
-    buffer = prefetch_buffer.PrefetchBuffer(Closes(), jobs, 6)
+    buffer = prefetch_buffer.PrefetchBuffer(Closes(), jobs, Ahead(6), str)
     buffer.fill()
     assert (buffer.ahead(), buffer.closed) == (0, True)
     with pytest.raises(PoolClosed):
-        buffer.result()
+        buffer.take()

@@ -36,10 +36,13 @@ class Runner:
     at_end = False
     stream_id = 0
     """Number of the stream that its tasks belong to, if it has tasks."""
-    torn = False
-    """Whether an exception from a signal handler may have lost a batch before its submission."""
     latest: Any = None
     """State of a stream after the last batch handed out; None if it has no state."""
+
+    @property
+    def torn(self) -> bool:
+        """Whether an exception from a signal handler may have lost a batch before its submission."""
+        return False
 
     @property
     def used_up(self) -> bool:

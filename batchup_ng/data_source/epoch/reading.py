@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...batch_layout import finished
 from ...error_context import raise_if_of_signal_handler
-from ...faults.isolation import FAILURES, isolable, isolate
+from ...faults.isolation import FAILURES, PartialBatch, isolable, isolate
 from ...memory.leases import Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import globals_kept
-from ...sampling.plans.rows import planned_samples
+from ...sampling.plans.rows import planned_samples, take_rows, whole_samples
 from ..hooks import ReadsRows
 
 
@@ -61,13 +64,36 @@ class MakeBatch(NamedTuple):
         raise_if_of_signal_handler(error)
         return isinstance(error, FAILURES)
 
-    def isolated(self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException) -> Any:
+    def isolated(
+        self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException
+    ) -> PartialBatch:
         """Return what remains of a batch whose read raised `error`. `read` reads some of its rows, with their key."""
+        reader = _OwnReader(read, rows, key, self._fails, whole_samples(rows)[1])
+        return isolate(reader, rows, error, self.action, self.retries)
 
-        def part(rows: Any, places: Any) -> Any:
-            return read(rows, key if places is None else key.part(places))
 
-        return isolate(part, rows, error, self.action, self.retries, self._fails)
+@dataclasses.dataclass(frozen=True)
+class _OwnReader:
+    """Reads samples of one batch where this code runs: a :class:`~batchup_ng.faults.isolation.Reader`."""
+
+    read: Callable[[Any, BatchKey], Any]
+    rows: Any  # of the whole batch
+    key: BatchKey
+    fails: Callable[[BaseException], bool]  # whether an exception is a failure; any other ends the search
+    n: int  # number of samples
+
+    def together(self, places: np.ndarray) -> Any:
+        whole = len(places) == self.n
+        try:
+            return self.read(*(self.rows, self.key) if whole else (take_rows(self.rows, places), self.key.part(places)))
+        except BaseException as raised:
+            if not self.fails(raised):
+                raise
+            return raised
+
+    def alone(self, places: np.ndarray, error: BaseException) -> Iterator[Any]:
+        for place in places.reshape(-1, 1):
+            yield error if self.n == 1 else self.together(place)  # a batch of one sample was read alone
 
 
 def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:

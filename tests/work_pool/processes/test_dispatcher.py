@@ -17,7 +17,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
-from batchup_ng.work_pool import repair
+from batchup_ng.work_pool import rereading
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
 
@@ -64,7 +64,7 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
 
 
 def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SHORT", 0.1)
 
     def stuck(x: np.ndarray) -> Any:
         if 7 in x:

@@ -13,7 +13,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.work_pool import repair
+from batchup_ng.work_pool import rereading
 
 from ...extent import thorough
 from ..pool_contract import PoolContract
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, wh
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a sample that hangs looked for faster."""
-    monkeypatch.setattr(repair, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SHORT", 0.1)
 
 
 @pytest.mark.usefixtures("nodes")
