@@ -23,7 +23,7 @@ from batchup_ng.memory import budget as budgets
 from batchup_ng.memory import leases, limits
 from batchup_ng.memory.budget import KINDS, Claim, Holder, Living, MemoryBudget, MemoryTable, Step
 from batchup_ng.memory.leases import BufferPool
-from batchup_ng.work_pool import epoch_runner
+from batchup_ng.work_pool import prefetch_buffer
 from batchup_ng.work_pool.prefetch_buffer import ByteBound
 from batchup_ng.work_pool.processes import pool as pools_of_processes
 from batchup_ng.work_pool.processes import shared_arrays, shared_memory
@@ -33,7 +33,7 @@ from tests.work_pool.processes.serialization_helpers import crossing
 MB = 1 << 20
 BYTES = np.dtype(np.uint8)
 ASKING = (
-    budgets, cached, chunk_cache, epoch_runner, leases, pools_of_processes, shared_arrays, shared_memory, shared_rows
+    budgets, cached, chunk_cache, prefetch_buffer, leases, pools_of_processes, shared_arrays, shared_memory, shared_rows
 )  # fmt: skip
 """The modules that ask the budget of the program."""
 
@@ -255,9 +255,9 @@ def test_what_is_read_ahead_goes_down_to_one_batch_a_worker(budget: MemoryBudget
     bound, single = ByteBound(20, 1 << 30, 4), ByteBound(20, 1 << 30, 1)
     budget.set_limit(0)
     assert not budget.within(1)
-    assert (bound.limit(), single.limit()) == (3, 1)
+    assert (bound.limit, single.limit) == (3, 1)
     bound.saw(np.zeros(10, np.uint8))
-    assert bound.limit() == 3
+    assert bound.limit == 3
 
 
 # -- chunks -------------------------------------------------------------------------------------------------------
