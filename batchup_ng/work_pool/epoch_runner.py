@@ -25,16 +25,16 @@ import numpy as np
 
 from .. import batch as batches
 from .. import system_limits
-from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
-from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
+from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
+from .consumer_maps import ConsumerMaps
 from .prefetch_buffer import Entry, Job, PrefetchBuffer
 from .repair import Allowance, Read, Repair
 from .task import Pool, Submission, TaskFuture, new_stream_id
@@ -90,7 +90,7 @@ class Making(NamedTuple):
     """The pool, the source and the options by which the pool makes its batches."""
 
     pool: Pool
-    source: AbstractDataSource
+    source: Node
     shared: Any  # the stand-in for the source in the arguments of a task
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
