@@ -74,7 +74,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices, overridden(self)))
 
-    def _show(self, node: ArraysNode) -> None:
+    def _show(self, node: Any) -> None:
         super()._show(node)
         self.include_indices = node.include_indices
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import numbered_length
@@ -53,8 +53,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     """
     nodes = nodes_in("sources", _one_list(sources))
     lengths = [numbered_length(f"sources[{i}]", node) for i, node in enumerate(nodes)]
-    made: ConcatDataSource = shown(ConcatNode(nodes, MixtureSampler(lengths, weights, length)))
-    return made
+    return cast(ConcatDataSource, shown(ConcatNode(nodes, MixtureSampler(lengths, weights, length))))
 
 
 def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None) -> SubsetDataSource:
@@ -67,8 +66,7 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
         exclude: Positions to leave out, ``(k,) int``; or a CSV file from :func:`~batchup_ng.write_errors` with the
             samples of `source` that failed. If the file has another name for one of them, that is an error.
     """
-    made: SubsetDataSource = shown(subset_of(node_of("source", source), rows, exclude))
-    return made
+    return cast(SubsetDataSource, shown(subset_of(node_of("source", source), rows, exclude)))
 
 
 def split(
@@ -91,7 +89,8 @@ def split(
     >>> [part.num_samples() for part in parts]
     [8, 2]
     """
-    return [shown(part) for part in split_nodes(node_of("source", source), fractions, seed, stratify)]
+    parts = split_nodes(node_of("source", source), fractions, seed, stratify)
+    return [cast(SubsetDataSource, shown(part)) for part in parts]
 
 
 def take(source: AbstractDataSource, n: int) -> TakeDataSource:
@@ -110,8 +109,7 @@ def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
     have samples of two epochs, as with ``repeats=``. Otherwise (a choice, a composite, ``take``, a stream) each epoch
     ends with its own last batch, which may be short.
     """
-    made: PlannedDataSource = shown(repeated(node_of("source", source), times))
-    return made
+    return shown(repeated(node_of("source", source), times))
 
 
 def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it

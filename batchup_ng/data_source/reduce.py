@@ -112,7 +112,7 @@ def shown_epoch(
     total = n_batches
     if total is None:
         with contextlib.suppress(TypeError):  # the length is not known
-            total = len(iterator)  # type: ignore[arg-type]  # a user's own iterator may have none
+            total = len(iterator)  # a user's own iterator may have none
     return iterator if progress is None else progress(iterator, total=total, leave=False)
 
 

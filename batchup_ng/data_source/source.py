@@ -21,7 +21,7 @@ from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
-from ..graph.user import UserNode, UserRowsNode
+from ..graph.user import UserNode
 from ..memory_pool import FRESH
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchPlan
@@ -304,7 +304,8 @@ class PlannedDataSource(AbstractDataSource):
     """
 
     _faces: ClassVar[dict[type[Node], type[PlannedDataSource]]] = {}
-    _node: Node
+    _node: Any
+    """The node, of the kind that the class names."""
 
     def __init_subclass__(cls, node: type[Node] | None = None, **options: Any) -> None:
         """Note which class shows this kind of node."""
@@ -312,7 +313,7 @@ class PlannedDataSource(AbstractDataSource):
         if node is not None:
             PlannedDataSource._faces[node] = cls
 
-    def _show(self, node: Node) -> None:
+    def _show(self, node: Any) -> None:
         """Become the source that shows `node`."""
         node.name = type(self).__name__
         self._node = node
@@ -320,7 +321,8 @@ class PlannedDataSource(AbstractDataSource):
     @property
     def node(self) -> Node:
         """The node of this source in a graph."""
-        return self._node
+        made: Node = self._node
+        return made
 
     def fingerprint(self) -> list[Any]:
         """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists."""
@@ -462,12 +464,9 @@ class PlannedDataSource(AbstractDataSource):
         return series_of_epochs(self.node, options, n, state)
 
 
-def shown(node: Node) -> Any:
-    """Return the source that shows `node`."""
-    if isinstance(node, (UserNode, UserRowsNode)):
-        return node.source
-    kind = PlannedDataSource._faces[type(node)]
-    made = object.__new__(kind)
+def shown(node: Node) -> PlannedDataSource:
+    """Return the source that shows `node`, a node of the library."""
+    made = object.__new__(PlannedDataSource._faces[type(node)])
     made._show(node)
     return made
 

@@ -120,6 +120,10 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
         """A report on the files that were found."""
         return self._node.report
 
+    @report.setter
+    def report(self, report: FilesReport) -> None:
+        self._node.report = report
+
     @property
     def class_names(self) -> tuple[str, ...]:
         """The class names in the order of their numbers. Empty if there are no classes."""

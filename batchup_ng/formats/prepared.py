@@ -51,8 +51,7 @@ def prepared(source: AbstractDataSource, size: int | None, quality: int | None) 
         raise ArgumentError(f"quality must be 1 to 100, not {quality}")
     encoded = with_encoded_pictures(node, size, quality)
     if encoded is not node:
-        made: AbstractDataSource = shown(encoded)
-        return made
+        return shown(encoded)
     if size is not None or quality is not None:
         raise ArgumentError(
             "size= and quality= are for pictures without a size of their own and without a map behind them, and source "

@@ -186,9 +186,10 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
         # If all threads make one batch together, the first batch arrives sooner without others.
         by_all = pool.lends_threads and source.traits.spreads_reads
         bound = checked_bound(batch_buffer_size, buffer_bytes, 1 if by_all else pool.at_once + 1)
-        policy = error_policy(on_error)
-        timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST_TIMEOUT)
-        self._show(ParallelNode(source, pool, bound, policy, timeout))
+        self.buffer_bytes = buffer_bytes
+        self.on_error = error_policy(on_error)
+        self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST_TIMEOUT)
+        self._show(ParallelNode(source, pool, bound, self.on_error, self.timeout))
 
     def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
