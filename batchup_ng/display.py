@@ -67,7 +67,13 @@ def progress_bar() -> Callable[..., Any] | None:
 
 
 class Shown:
-    """A node of a graph that describes itself: ``repr``, and nested boxes in a notebook."""
+    """A node of a graph that describes itself: ``repr``, and nested boxes in a notebook.
+
+    Attributes:
+        name: What it is called there.
+    """
+
+    name: str
 
     def children(self) -> tuple[Shown, ...]:
         """Return the nodes that this one is made of."""
@@ -139,26 +145,27 @@ def listed(words: Sequence[str]) -> str:
 
 
 def _is_parts(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, (list, tuple)) and value else value, Shown)
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    return isinstance(first, Shown) or hasattr(type(first), "node")
 
 
 def _text(node: Any, count: Iterator[int]) -> str:
     parts, left_out = _some(node, count)
     texts = [_text(part, count) for part in parts] + [f"{left_out} more"] * (left_out > 0)
     words = [*_safely(node._facts), *([f"of {', '.join(texts)}"] if texts else [])]
-    return f"<{type(node).__name__}{': ' * bool(words)}{', '.join(words)}>"
+    return f"<{node.name}{': ' * bool(words)}{', '.join(words)}>"
 
 
 def _boxes(node: Any, count: Iterator[int]) -> str:
     parts, left_out = _some(node, count)
     inner = "".join([_boxes(part, count) for part in parts]) + f" and {left_out} more" * (left_out > 0)
-    name, facts = html.escape(type(node).__name__), html.escape(", ".join(_safely(node._facts)))
+    name, facts = html.escape(node.name), html.escape(", ".join(_safely(node._facts)))
     return f'<div style="{BOX_STYLE}"><b>{name}</b> <span>{facts}</span>{"<br>" * bool(inner)}{inner}</div>'
 
 
 def _some(node: Shown, count: Iterator[int]) -> tuple[Sequence[Shown], int]:
     """Return the parts of a node that fit, and the number of the others."""
-    parts = _safely(type(node).children, node)
+    parts = _safely(node.children)
     shown = [part for part in parts[:MAX_ITEMS] if next(count) < MAX_NODES]
     return shown, len(parts) - len(shown)
 

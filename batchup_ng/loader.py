@@ -20,11 +20,11 @@ import numpy as np
 from . import validation
 from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
-from .data_source.base import PlannedDataSource
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
-from .data_source.epoch.opening import Epoch, OpensEpochs, prepare
+from .data_source.epoch.opening import Epoch, plan_of, prepare
 from .data_source.epoch.progress import Progress, end
+from .data_source.epoch.starting import start
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,
@@ -34,10 +34,11 @@ from .data_source.epoch_options import (
     epoch_options,
     without_blocks,
 )
-from .data_source.hooks import nodes_of, samples_in_words
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
+from .graph.node import Node, nodes_of, samples_in_words
+from .graph.user import UserNode
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
@@ -141,7 +142,7 @@ class Loader:
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
-        for node in nodes_of(source, below_orders=False):
+        for node in nodes_of(source.node, below_orders=False):
             node.check_batch_size(batch_size)
         if workers not in (None, 1) and not source.is_random_access:
             raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
@@ -206,8 +207,10 @@ class Loader:
         source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
         if options.generator is not None:  # nothing may be drawn from it here
             options = dataclasses.replace(options, generator=None, shuffled=True)
-        has_plan = source.is_random_access
-        n_batches = self._with_plan().plan_of(options).n_batches if has_plan else source.stream_count(options)
+        if source.is_random_access:
+            n_batches: float | None = plan_of(self._with_plan(), options).n_batches
+        else:
+            n_batches = source.node.stream_count(options)
         if n_batches is None or n_batches == math.inf:
             raise ArgumentTypeError("an epoch of this loader has no end that is known, so it has no len()")
         return int(n_batches)
@@ -255,7 +258,7 @@ class Loader:
             )
         with self._progress.lock:
             if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
-                self._progress.plan = self._with_plan().plan_of(options)
+                self._progress.plan = plan_of(self._with_plan(), options)
             plan = self._progress.plan
         wanted = [validation.integer("number", number) for number in numbers]
 
@@ -265,8 +268,9 @@ class Loader:
                     batch = plan[number]
                 yield batch
 
-        some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=len(wanted), accounting=OutOfOrder())
-        iterator = BatchIterator(some, behind.start(some))
+        n, accounting = len(wanted), OutOfOrder()
+        some = Epoch(behind.node, options, options, plan, chosen=planned(), n_chosen=n, accounting=accounting)
+        iterator = BatchIterator(some, start(some))
         self._progress.beside.add(iterator)
         return self._viewed(iterator)
 
@@ -301,8 +305,8 @@ class Loader:
         progress, iterator = self._progress, self._under_way()
         batches = progress.upcoming()[1] if iterator is None else iterator.state_dict()
         options = self._options_of(self.epoch)
-        if batches is None and isinstance(progress.source, PlannedDataSource) and options.generator is None:
-            epoch = prepare(progress.source, options)
+        if batches is None and not isinstance(progress.source.node, UserNode) and options.generator is None:
+            epoch = prepare(progress.source.node, options)
             batches = epoch.state(*epoch.accounting.counted(), None)
         return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
 
@@ -397,9 +401,9 @@ class Loader:
 
     def __repr__(self) -> str:
         progress = self._progress
-        own = not progress.source.is_random_access and not progress.source.traits.takes_options
+        own = not progress.source.is_random_access and not progress.source.node.traits.takes_options
         size = "batches as its iterator gives them" if own else f"batches of {progress.options['batch_size']}"
-        words = [samples_in_words(progress.source), size]
+        words = [samples_in_words(progress.source.node), size]
         given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
@@ -417,10 +421,10 @@ class Loader:
         options = epoch_options(**self._progress.options, epoch=epoch)
         return dataclasses.replace(options, numbered=True, chosen=self._progress.chosen)
 
-    def _with_plan(self) -> OpensEpochs:
-        """Return the object that plans epochs and checks states: the source if it can, without starting anything."""
-        source = self._progress.source
-        return source if isinstance(source, PlannedDataSource) else self._behind()
+    def _with_plan(self) -> Node:
+        """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""
+        node: Node = self._progress.source.node
+        return self._behind().node if isinstance(node, UserNode) else node
 
     @property
     def in_mid_epoch(self) -> bool:

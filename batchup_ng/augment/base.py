@@ -56,7 +56,7 @@ class Operation:
         """Do the same, and write in place to the parts with the names or places in `own`.
 
         Only the owner of a batch may call it: nothing else may refer to these parts. A source calls it, in
-        :class:`~batchup_ng.data_source.map.MapDataSource`.
+        :class:`~batchup_ng.data_source.MapDataSource`.
         """
         return compose(self).writing_to(own, *batch, rng=rng, **named)
 

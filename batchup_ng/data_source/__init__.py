@@ -3,21 +3,24 @@
 from ..accessors.base import Accessor
 from ..sampling.plans.rows import ChoiceBatch
 from .array import ArrayDataSource
-from .base import AbstractDataSource, PlannedDataSource
-from .choice import ChoiceDataSource
-from .composite import CompositeDataSource
+from .combined import ChoiceDataSource, CompositeDataSource
+from .derived import (
+    CollateDataSource,
+    IndexedDataSource,
+    MapDataSource,
+    RoundsDataSource,
+    SampleMapDataSource,
+    TakeDataSource,
+)
 from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
 from .error_list import write_errors
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
 from .functions import zip as zip  # not in __all__: a star import must not hide Python's own
-from .indexed import IndexedDataSource
 from .iterable import CallableDataSource, IteratorDataSource
-from .map import CollateDataSource, MapDataSource, SampleMapDataSource
-from .random_access import RandomAccessDataSource
+from .random_access import ConcatDataSource, RandomAccessDataSource, SubsetDataSource, ZipDataSource
 from .reduce import batch_map_concat, batch_map_mean
-from .take_repeat import RoundsDataSource, TakeDataSource
-from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
+from .source import AbstractDataSource, PlannedDataSource
 
 __all__ = [
     "AbstractDataSource",

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from typing import Any
 
-import numpy as np
-
-from ..accessors.base import gather, sample_name
-from ..accessors.cached import Cached, cached_columns
+from ..accessors.cached import cached_columns
 from ..accessors.column import as_column
-from ..accessors.image_bytes import ImageBytes
-from ..accessors.map_style import MapStyle
-from ..accessors.packed_texts import PackedTexts
-from ..accessors.pictures import Pictures
-from ..accessors.ragged import Ragged
-from ..accessors.storage import FileBytes
-from ..accessors.storage.base import StoredRows
-from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
-from ..batch_layout import of_its_own
-from ..display import array_words, listed, printable
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory.leases import FRESH, Buffers
-from ..memory.paging import file_name
+from ..graph.arrays import ArraysNode
+from ..graph.indexed import INDEX_COLUMN
+from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
-from ..sampling.plans.rows import read_only
-from ..validation import positive_int
-from .hooks import SourceNode, Traits, joined_names, written_by_user
-from .indexed import INDEX_COLUMN, with_rows
-from .random_access import RandomAccessDataSource, joint_blocks
-
-DEFAULT_WINDOW_BLOCKS = 16
-"""Number of blocks to mix if an accessor has no ``natural_window``."""
-
-DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
-"""Accessors whose ``repr`` describes them."""
+from .random_access import RandomAccessDataSource, overridden
+from .source import AbstractDataSource
 
 
-class ArrayDataSource(RandomAccessDataSource):
+class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
     """A source over rows of arrays: batch ``(a[rows], b[rows], ...)`` for ``data=[a, b, ...]``.
 
     A dict of arrays gives batches that are dicts with the same names. Maps are then called by name.
@@ -67,6 +45,8 @@ class ArrayDataSource(RandomAccessDataSource):
     {'double': array([0, 2, 4])}
     """
 
+    _node: ArraysNode
+
     def __init__(
         self,
         data: list[Any] | dict[str, Any],
@@ -83,27 +63,30 @@ class ArrayDataSource(RandomAccessDataSource):
             )
         if not data:
             raise ArgumentError("data must hold at least one array, and is empty")
-        self._names = _checked_names(data, include_indices) if isinstance(data, dict) else None
+        names = _checked_names(data, include_indices) if isinstance(data, dict) else None
         given = data if isinstance(data, dict) else dict(enumerate(data))
         for name, array in given.items():
-            if isinstance(array, SourceNode):
+            if isinstance(array, AbstractDataSource):
                 raise ArgumentTypeError(
                     f"data[{name!r}] is a data source, not an array; put sources side by side with zip"
                 )
         columns = {name: as_column(f"data[{name!r}]", array) for name, array in given.items()}
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
-        self.data = list(columns.values())
-        self._own_way = type(self).samples_by_indices_nomapping is not ArrayDataSource.samples_by_indices_nomapping
-        self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        self._runs_user_code = written_by_user(self) or not all(map(_is_plain, self.data))
-        self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
-        self._draws = any(getattr(array, "draws", False) for array in self.data)
-        self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
+        self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices, overridden(self)))
+
+    def _show(self, node: Any) -> None:
+        super()._show(node)
+        self.include_indices = node.include_indices
+
+    @property
+    def data(self) -> list[Any]:
+        """The columns."""
+        return self._node.data
 
     @property
     def columns(self) -> Any:
         """The arrays in the structure of a batch: a tuple, or a dict by name."""
-        return tuple(self.data) if self._names is None else dict(zip(self._names, self.data, strict=True))
+        return self._node.columns
 
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
@@ -120,119 +103,12 @@ class ArrayDataSource(RandomAccessDataSource):
             ArgumentError: as ``Cached``, for example if rows differ in shape, as in a ``MapStyle``.
         """
         made = copy.copy(self)
-        made.data = cached_columns(self.data, where, limit)
+        made._show(self._node.with_data(cached_columns(self.data, where, limit), overridden(made)))
         return made
 
-    def natural_blocks(self) -> tuple[int, int] | None:
-        found = [_stored(array) for array in self.data]
-        told = [
-            (a.natural_block, getattr(a, "natural_window", DEFAULT_WINDOW_BLOCKS))
-            for a in found
-            if hasattr(a, "natural_block")
-        ]
-        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
-        n = len(self.data[0])
-        # Blocks of one row do not restrict the order, nor does an array that fits into one window.
-        blocks = [(block, window) for block, window in blocks if block > 1] or blocks
-        return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
-
-    def rows_kept(self) -> float:
-        found = [_stored(array) for array in self.data]
-        kept = [array.rows_kept for array in found if hasattr(array, "rows_kept")]
-        return min([n for n in kept if n < len(self.data[0])], default=math.inf)
-
-    def _facts(self) -> list[str]:
-        words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]
-        named = words if self._names is None else map("{}: {}".format, map(printable, self._names), words)
-        return [*super()._facts(), listed(list(named))]
-
-    def children(self) -> tuple[()]:
-        return ()
-
-    def own_traits(self) -> Traits:
-        return Traits(
-            runs_user_code=self._runs_user_code,
-            uses_shuffle=True,
-            orders_rows=True,
-            spreads_reads=self._spreads_reads,
-        )
-
-    def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), len(self.data)]
-
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
-        return self._gather(indices, FRESH, BatchKey())
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        if self._own_way:
-            return of_its_own(self.samples_by_indices_nomapping(read_only(rows)))
-        return self._gather(rows, buffers, key)
-
-    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        if self._own_way or not self._has_samples:
-            return super().read_samples(rows, key, buffers)
-        columns = [
-            array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(place))
-            for place, array in enumerate(self.data)
-        ]
-        if len(columns) == 1 and self._names is None:
-            taken = list(columns[0])
-        else:
-            taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
-        return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
-
-    def sample_name(self, rows: Any) -> str | None:
-        """Return the accessors' names for the row, or else the files that the arrays are mapped from."""
-        own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
-        return joined_names(map(file_name, self.data)) if own is None else own
-
-    def _gather(self, rows: Any, buffers: Buffers, key: BatchKey) -> Any:
-        if self._has_accessors:
-            rows = read_only(rows)
-        if self._draws:
-            parts = [gather(array, rows, buffers, key.child(place)) for place, array in enumerate(self.data)]
-        else:
-            parts = [gather(array, rows, buffers) for array in self.data]
-        batch = tuple(parts) if self._names is None and not self._has_samples else self._batch(parts)
-        if not self.include_indices:
-            return batch
-        # A copy, because the rows belong to the plan and the batch to the consumer.
-        return with_rows(batch, np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows))
-
-    def _batch(self, parts: list[Any]) -> Any:
-        """Join the parts of a batch. The arrays of a map-style data set stand side by side with the others."""
-        if self._names is not None:
-            return dict(zip(self._names, parts, strict=True))
-        if len(parts) == 1 and self._has_samples and isinstance(parts[0], dict):
-            return parts[0]  # a map-style data set whose samples are dicts
-        columns: list[Any] = []
-        for array, part in zip(self.data, parts, strict=True):
-            columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])
-        return tuple(columns)
-
-
-def _unscaled(array: Any) -> Any:
-    """Return the accessor inside wrappers that scale or cache its values."""
-    if type(array) is Cached:
-        return _unscaled(array.accessor)
-    return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
-
-
-def _stored(array: Any) -> Any:
-    """Return the accessor that reads from storage, inside wrappers that scale, cache or decode its rows."""
-    array = _unscaled(array)
-    return _stored(array.encoded) if type(array) is ImageBytes else array
-
-
-def _is_plain(array: Any) -> bool:
-    """Return whether only the library's own code reads the rows."""
-    array = _unscaled(array)
-    if type(array) is ImageBytes:
-        return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
-    if type(array) is Ragged:
-        return _is_plain(array.values)
-    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes))
-    return plain or (isinstance(array, StoredRows) and not array.runs_user_code)
+        """Return the batch of the row numbers `indices`."""
+        return self._node.gathered(indices, FRESH, BatchKey())
 
 
 def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:

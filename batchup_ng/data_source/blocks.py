@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import ArgumentError, CacheWarning, StateError
+from ..graph.node import Node, nodes_of
 from ..warn import warn_consumer
 from .epoch.state import OLD, SavedEpoch, blocks_in
 from .epoch_options import EpochOptions
-from .hooks import SourceNode, nodes_of
 
 Blocks = tuple[tuple[int, int], ...]
 """The block and the window of each node that has an order by blocks."""
+
+READS = "reads"
+"""The warning of an order that reads blocks several times."""
 
 MAX_READS_OF_A_BLOCK = 1.5
 """How often the ranks may read each block, all together, before a warning says so."""
 
 
-def proposed_blocks(source: SourceNode) -> Blocks:
+def proposed_blocks(root: Node) -> Blocks:
     """Return the blocks that the accessors of a source propose."""
-    found = [node.order_blocks() for node in nodes_of(source, below_orders=False)]
+    found = [node.order_blocks() for node in nodes_of(root, below_orders=False)]
     blocks = tuple([each for each in found if each is not None])
     if not blocks:
         raise ArgumentError(
@@ -33,9 +36,9 @@ def proposed_blocks(source: SourceNode) -> Blocks:
     return blocks
 
 
-def nodes_in_blocks(source: SourceNode, blocks: Blocks) -> Iterator[tuple[SourceNode, tuple[int, int]]]:
+def nodes_in_blocks(root: Node, blocks: Blocks) -> Iterator[tuple[Node, tuple[int, int]]]:
     """Return the nodes that have an order by blocks, each with its block and window."""
-    nodes = [node for node in nodes_of(source, below_orders=False) if node.order_blocks() is not None]
+    nodes = [node for node in nodes_of(root, below_orders=False) if node.order_blocks() is not None]
     return zip(nodes, blocks * len(nodes) if len(blocks) == 1 else blocks, strict=True)
 
 
@@ -44,16 +47,16 @@ def order_by(blocks: Blocks) -> str:
     return f"blocks {[blocks[0]] if len(set(blocks)) == 1 else list(blocks)}"
 
 
-def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
+def saved_blocks(root: Node, saved: SavedEpoch) -> Blocks:
     """Return the blocks of a state.
 
     Raises:
         StateError: this source has another number of parts with an order.
     """
-    proposed = proposed_blocks(source)
+    proposed = proposed_blocks(root)
     found = blocks_in(saved.order)
     if saved.order.startswith(OLD):
-        return _of_version_2(source, proposed, found)
+        return _of_version_2(root, proposed, found)
     if len(found) not in (1, len(proposed)):
         raise StateError(
             f"this state is of an order by the blocks of {len(found)} sources, and this one has {len(proposed)}; the "
@@ -62,14 +65,14 @@ def saved_blocks(source: SourceNode, saved: SavedEpoch) -> Blocks:
     return tuple(found)
 
 
-def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, int]]) -> Blocks:
+def _of_version_2(root: Node, proposed: Blocks, found: list[tuple[int, int]]) -> Blocks:
     """Return the blocks of a state of version 2, whose list has each pair once; the block length names the node."""
-    own = [node.natural_blocks() for node in nodes_of(source)]
+    own = [node.natural_blocks() for node in nodes_of(root)]
     if found == sorted({each for each in own if each is not None}):
         return proposed
     windows = dict(found)
     if len(windows) == len(found) and set(windows) == {each[0] for each in own if each is not None}:
-        nodes = [(node, node.natural_blocks()) for node in nodes_of(source, below_orders=False)]
+        nodes = [(node, node.natural_blocks()) for node in nodes_of(root, below_orders=False)]
         pairs = [node.order_blocks((each[0], windows[each[0]])) for node, each in nodes if each is not None]
         return tuple([pair for pair in pairs if pair is not None])
     raise StateError(
@@ -78,18 +81,19 @@ def _of_version_2(source: SourceNode, proposed: Blocks, found: list[tuple[int, i
     )
 
 
-def warn_of_reads(source: SourceNode, options: EpochOptions, blocks: Blocks) -> None:
+def warn_of_reads(root: Node, options: EpochOptions, blocks: Blocks) -> None:
     """Warn, once per source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
-    if vars(source).get("_warned_of_reads"):
+    if READS in root.notes.warned:
         return
     times = max(times_read(block, window, options.batch_size, options.shard.world) for block, window in blocks)
     crowded = [
         (node.rows_kept(), block * window)
-        for owner, (block, window) in nodes_in_blocks(source, blocks)
+        for owner, (block, window) in nodes_in_blocks(root, blocks)
         for node in nodes_of(owner)
         if node.rows_kept() < block * window
     ]
-    vars(source)["_warned_of_reads"] = times > MAX_READS_OF_A_BLOCK or bool(crowded)
+    if times > MAX_READS_OF_A_BLOCK or crowded:
+        root.notes.warned.add(READS)
     if crowded:
         kept, mixed = crowded[0]
         warn_consumer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
+from ..graph.user import taken_by
 from ..private_apis import GLOBAL_RNG
 from ..randomness import OrderKey, numpy_rng
 from ..sampling.plans.drawn import DrawnKey
@@ -20,9 +20,6 @@ from .distributed import shard_of
 
 SHUFFLE_BLOCKS = "blocks"
 """The value of ``shuffle=``, alone or before a seed, for an order that reads neighbouring rows together."""
-
-NEWER_OPTIONS = ("epoch", "drop_last")
-"""Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
 
 ADVICE_ON_TORCH_OPTIONS = {
     "num_workers": "pass the number of workers as workers=",
@@ -96,17 +93,6 @@ class _NotGiven(int):
 
 
 FIRST = _NotGiven(0)
-
-
-def taken_by(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for a user's function: all that BatchUp had, newer ones only if it accepts them."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        parameters = {}.values()
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    known = {each.name for each in parameters}
-    return {name: value for name, value in given.items() if name not in NEWER_OPTIONS or takes_any or name in known}
 
 
 def epoch_options(

@@ -16,8 +16,8 @@ from ..accessors.storage.remote import is_remote
 from ..csv_file import csv_rows
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, BatchError
+from ..graph.node import Node
 from ..sampling.standard import check_row_numbers, row_numbers
-from .base import AbstractDataSource
 from .epoch.state_file import replace_text
 
 ERROR_LIST_COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
@@ -81,21 +81,21 @@ def absolute(path: str | os.PathLike[str], folder: str | os.PathLike[str] = "") 
     return text if is_remote(text) else os.path.abspath(os.path.join(folder, text))
 
 
-def excluded_positions(exclude: Any, source: AbstractDataSource, n: int) -> np.ndarray:
-    """Return the positions on an exclusion list, within the `n` of the unshuffled epoch of `source`.
+def excluded_positions(exclude: Any, node: Node, n: int) -> np.ndarray:
+    """Return the positions on an exclusion list, within the `n` of the unshuffled epoch of `node`.
 
-    `exclude` is a CSV file of errors in samples of `source`, or positions: ``(k,) int``.
+    `exclude` is a CSV file of errors in samples of `node`, or positions: ``(k,) int``.
     """
     if not isinstance(exclude, (str, os.PathLike)):
         positions = row_numbers("exclude", exclude)
         check_row_numbers("exclude", positions, n)
         return np.where(positions < 0, positions + n, positions)
-    rows, entries = source.rows_at(np.arange(n)), read_errors(exclude)
+    rows, entries = node.rows_at(np.arange(n)), read_errors(exclude)
     bad = np.array([_row(entry, exclude) for entry in entries], np.int64)
     if not isinstance(rows, np.ndarray):
         raise ArgumentTypeError("exclude: a source of several sources has no single rows; give it to subset of each")
     for row, there, entry in zip(bad, np.isin(bad, rows), entries, strict=True):
-        name = source.sample_name(np.array([row])) if there else "not there"
+        name = node.sample_name(np.array([row])) if there else "not there"
         if not there or (entry["source"] and not _is_named(entry["source"], name, os.path.dirname(exclude))):
             raise ArgumentError(
                 f"exclude: row {row} of {os.fspath(exclude)!r} is {entry['source']!r}, and here it is {name!r}: pass "

@@ -1,4 +1,4 @@
-"""The source of the samples that a predicate keeps."""
+"""The node of the samples that a predicate keeps."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from .. import validation
 from ..accessors.map_style import MapStyle
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
-from .array import ArrayDataSource
-from .base import AbstractDataSource
-from .looking import numbered_length, read_in_order
-from .map import call
-from .views import SubsetDataSource
+from ..graph.arrays import ArraysNode
+from ..graph.map import call
+from ..graph.node import Node, numbered_length
+from ..graph.rearranged import SubsetNode
+from ..graph.rows import LIBRARY
+from .looking import read_in_order
 
 SAMPLES_READ_AT_ONCE = 256
 """Number of samples to read together."""
 
 
-def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], columns: Any = None) -> SubsetDataSource:
-    """Return a source with the samples of `source` that `predicate` keeps: see its method ``filter``."""
+def filtered(node: Node, predicate: Callable[..., Any], columns: Any = None) -> SubsetNode:
+    """Return a node with the samples of `node` that `predicate` keeps: see the method ``filter`` of a source."""
     if not callable(predicate):
         raise ArgumentTypeError(f"predicate must be a function of a sample, not a {type(predicate).__name__}")
-    if not source.is_random_access:
+    if not node.is_random_access:
         raise ArgumentTypeError(
-            f"filter reads samples by number, and this {type(source).__name__} only streams; filter what is handed "
+            f"filter reads samples by number, and this {node.name} only streams; filter what is handed "
             f"to a pool before, or leave samples out in the function that makes the batches"
         )
-    n = numbered_length("source", source)
+    n = numbered_length("source", node)
     names = None if columns is None else [columns] if np.ndim(columns) == 0 else list(columns)
-    narrow = None if names is None else _narrowed(source, names)
+    narrow = None if names is None else _narrowed(node, names)
     keep = np.zeros(n, dtype=bool)
     for start in range(0, n, SAMPLES_READ_AT_ONCE):
         positions = np.arange(start, min(start + SAMPLES_READ_AT_ONCE, n))
-        batch = read_in_order(source if narrow is None else narrow, positions)
+        batch = read_in_order(node if narrow is None else narrow, positions)
         if names is not None and narrow is None:
             batch = _picked(batch, names)
         kept = [_decided(predicate, sample) for sample in batches.samples_of(batch)]
@@ -48,7 +49,7 @@ def filter_samples(source: AbstractDataSource, predicate: Callable[..., Any], co
                 f"before the map that changes their number"
             )
         keep[positions] = kept
-    return SubsetDataSource(source, np.flatnonzero(keep))
+    return SubsetNode(node, np.flatnonzero(keep))
 
 
 def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
@@ -61,21 +62,23 @@ def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
     )
 
 
-def _narrowed(source: AbstractDataSource, names: list[Any]) -> AbstractDataSource | None:
-    """Return a source that reads only some columns of `source`, or None if `source` must read all."""
-    if type(source) is SubsetDataSource:
-        part = _narrowed(source.source, names)
+def _narrowed(node: Node, names: list[Any]) -> Node | None:
+    """Return a node that reads only some columns of `node`, or None if `node` must read all."""
+    if type(node) is SubsetNode:
+        part = _narrowed(node.source, names)
         if part is None:
             return None
-        narrow = copy.copy(source)  # with its rows and repeats
+        narrow = copy.copy(node)  # with its rows and repeats
         narrow.source = part
         return narrow
-    if type(source) is not ArrayDataSource or source.include_indices:
+    if type(node) is not ArraysNode or node.include_indices or node.own != LIBRARY:
         return None
-    if any(isinstance(array, MapStyle) for array in source.data):  # it may have several columns
+    if any(isinstance(array, MapStyle) for array in node.data):  # it may have several columns
         return None
-    picked = _picked(source.columns, names)
-    return ArrayDataSource(picked if isinstance(picked, dict) else list(picked), sampler=source.sampler)
+    picked = _picked(node.columns, names)
+    if isinstance(picked, dict):
+        return ArraysNode(list(picked.values()), tuple(picked), node.sampler)
+    return ArraysNode(picked, None, node.sampler)
 
 
 def _picked(batch: Any, names: list[Any]) -> Any:

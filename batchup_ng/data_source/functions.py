@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
-
-from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.node import numbered_length
+from ..graph.rearranged import ConcatNode
 from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
-from ..sampling.standard import row_numbers
 from .array import ArrayDataSource
-from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_source, checked_sources
-from .error_list import excluded_positions
-from .filtering import filter_samples
-from .indexed import IndexedDataSource
+from .composing import repeated, split_nodes, subset_of
+from .derived import TakeDataSource
 from .iterable import CallableDataSource, IteratorDataSource
-from .looking import numbered_length
-from .map import CollateDataSource, MapDataSource, SampleMapDataSource
-from .take_repeat import RoundsDataSource, TakeDataSource
-from .views import ConcatDataSource, SubsetDataSource, ZipDataSource
+from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
+from .source import AbstractDataSource, PlannedDataSource, node_of, nodes_in, shown
 
 
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
@@ -58,9 +51,9 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
     [[0, 10, 1], [2, 11, 3]]
     """
-    listed = checked_sources("sources", _one_list(sources))
-    lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(listed)]
-    return ConcatDataSource(listed, MixtureSampler(lengths, weights, length))
+    nodes = nodes_in("sources", _one_list(sources))
+    lengths = [numbered_length(f"sources[{i}]", node) for i, node in enumerate(nodes)]
+    return cast(ConcatDataSource, shown(ConcatNode(nodes, MixtureSampler(lengths, weights, length))))
 
 
 def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None) -> SubsetDataSource:
@@ -73,14 +66,7 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
         exclude: Positions to leave out, ``(k,) int``; or a CSV file from :func:`~batchup_ng.write_errors` with the
             samples of `source` that failed. If the file has another name for one of them, that is an error.
     """
-    if exclude is None:
-        if rows is None:
-            raise ArgumentTypeError("rows must be positions of samples, not None; pass them, or exclude=")
-        return SubsetDataSource(source, rows)
-    n = numbered_length("source", checked_source("source", source))
-    left_out = excluded_positions(exclude, source, n)
-    kept = np.arange(n) if rows is None else row_numbers("rows", rows)
-    return SubsetDataSource(source, kept[~np.isin(np.where(kept < 0, kept + n, kept), left_out)])
+    return cast(SubsetDataSource, shown(subset_of(node_of("source", source), rows, exclude)))
 
 
 def split(
@@ -103,55 +89,8 @@ def split(
     >>> [part.num_samples() for part in parts]
     [8, 2]
     """
-    shares = _checked_shares(fractions)
-    n = numbered_length("source", source)
-    rng = randomness.generator("split", validation.integer("seed", seed))
-    parts: list[list[np.ndarray]] = [[] for _ in shares]
-    ends, seen = np.cumsum([0.0, *shares]), 0
-    for group in _groups(n, stratify):
-        # Rounded over all classes so far: if one class rounds down, another rounds up.
-        bounds = np.rint(ends * (seen + len(group))).astype(int) - np.rint(ends * seen).astype(int)
-        bounds = np.maximum.accumulate(bounds)
-        shuffled = rng.permutation(group)
-        for i, part in enumerate(parts):
-            part.append(shuffled[bounds[i] : bounds[i + 1]])
-        seen += len(group)
-    rows = [np.sort(np.concatenate(part)) for part in parts]
-    for i, part_rows in enumerate(rows):
-        if len(part_rows) == 0:
-            raise ArgumentError(
-                f"fractions[{i}] of {n} samples is less than one sample; raise it, or split more samples"
-            )
-    return [SubsetDataSource(source, part_rows) for part_rows in rows]
-
-
-def _checked_shares(fractions: Any) -> np.ndarray:
-    try:
-        shares = np.asarray(fractions, dtype=float)
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(f"fractions must be numbers, not {fractions!r}; (0.8, 0.2) gives two parts") from None
-    if shares.ndim != 1 or len(shares) == 0 or not (shares > 0).all() or shares.sum() > 1 + 1e-9:
-        raise ArgumentError(
-            f"fractions must be above 0, adding up to at most 1, not {fractions!r}; (0.8, 0.2) gives two parts"
-        )
-    return shares
-
-
-def _groups(n: int, stratify: Any) -> list[np.ndarray]:
-    """Return the positions of the samples of each class. Samples without a class (NaN) form a class too."""
-    if stratify is None:
-        return [np.arange(n)]
-    classes = np.asarray(stratify)
-    if classes.shape != (n,):
-        raise ArgumentError(f"stratify must hold the class of each of the {n} samples, not be of shape {classes.shape}")
-    try:
-        _, which, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    except TypeError:
-        raise ArgumentTypeError(
-            "stratify must hold classes of one kind, numbers or strings, that can be sorted; give None, or what else "
-            "is among them, a class of that kind"
-        ) from None
-    return np.split(np.argsort(which, kind="stable"), np.cumsum(counts)[:-1])
+    parts = split_nodes(node_of("source", source), fractions, seed, stratify)
+    return [cast(SubsetDataSource, shown(part)) for part in parts]
 
 
 def take(source: AbstractDataSource, n: int) -> TakeDataSource:
@@ -170,11 +109,7 @@ def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
     have samples of two epochs, as with ``repeats=``. Otherwise (a choice, a composite, ``take``, a stream) each epoch
     ends with its own last batch, which may be short.
     """
-    checked_source("source", source)
-    times = validation.repeats(times)
-    if source.permutes_rows() and source.num_samples() > 0:
-        return SubsetDataSource(source, None, repeats=times)
-    return RoundsDataSource(source, times)
+    return shown(repeated(node_of("source", source), times))
 
 
 def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
@@ -220,10 +155,3 @@ def coerce_data_source(x: Any) -> AbstractDataSource:
         f"Cannot convert x to a data source; can only handle iterators, callables, non-empty sequences of array-like "
         f"objects; cannot handle {type(x)}"
     )
-
-
-AbstractDataSource._functions = {
-    "map": MapDataSource, "map_samples": SampleMapDataSource, "collate": CollateDataSource, "take": take,
-    "repeat": repeat, "subset": subset, "split": split, "concat": concat, "zip": zip, "with_index": IndexedDataSource,
-    "filter": filter_samples,
-}  # fmt: skip

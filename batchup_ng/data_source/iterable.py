@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..batch import as_batch
-from ..batch_layout import of_its_own
-from ..errors import ArgumentError, ArgumentTypeError
-from ..sampling.plans.rows import count_batches
-from .base import PlannedDataSource
-from .epoch_options import EpochOptions, taken_by
-from .hooks import Traits
+from ..errors import ArgumentTypeError
+from ..graph.streams import CallableNode, IteratorNode
+from .source import PlannedDataSource
 
 
-class CallableDataSource(PlannedDataSource):
+class CallableDataSource(PlannedDataSource, node=CallableNode):
     """A source of batches from a function: ``fn(batch_size, **options)`` returns an iterator over one epoch.
 
     Args:
@@ -37,28 +33,10 @@ class CallableDataSource(PlannedDataSource):
             raise ArgumentTypeError(
                 f"num_samples_fn should be None, a callable, an int from 0 on, or np.inf, not {num_samples_fn!r}"
             )
-        self.batch_iterator_fn = batch_iterator_fn
-        self.num_samples_fn = num_samples_fn
-
-    def children(self) -> tuple[()]:
-        return ()
-
-    def own_traits(self) -> Traits:
-        return Traits(runs_user_code=True, uses_shuffle=True, takes_options=True)
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        counts = self.num_samples_fn
-        return counts(**taken_by(counts, kwargs)) if callable(counts) else counts
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        return _Taken(self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
-
-    def stream_count(self, options: EpochOptions) -> float | None:
-        n = self.num_samples(**options.keywords_for(self.num_samples))
-        return None if n is None else count_batches(n, options.batch_size, options.drop_last)
+        self._show(CallableNode(batch_iterator_fn, num_samples_fn))
 
 
-class IteratorDataSource(PlannedDataSource):
+class IteratorDataSource(PlannedDataSource, node=IteratorNode):
     """A source of batches from an iterator. It has one epoch, with batches of its own size, in its own order.
 
     ``batch_size`` of ``batch_iterator`` does not change the batches, as in BatchUp. ``shuffle`` is refused, unless
@@ -81,53 +59,7 @@ class IteratorDataSource(PlannedDataSource):
             )
         if not _is_count(n_samples):
             raise ArgumentTypeError(f"n_samples should be None, an int from 0 on, or np.inf, not {n_samples!r}")
-        self.batch_iter: Any = batch_iter
-        self.n_samples = n_samples
-        self._used_up = False
-
-    def children(self) -> tuple[()]:
-        return ()
-
-    def own_traits(self) -> Traits:
-        return Traits(runs_user_code=True)
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self.n_samples
-
-    def checkpointable(self) -> Any:
-        names = ("state_dict", "load_state_dict")
-        return self if all(callable(getattr(self.batch_iter, name, None)) for name in names) else None
-
-    def state_dict(self) -> Any:
-        """Return the state of the iterator, if it supports that."""
-        return self.batch_iter.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Load a state into the iterator, if it supports that."""
-        self.batch_iter.load_state_dict(state)
-        self._used_up = False
-
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
-        if self._used_up:
-            raise ArgumentError(
-                "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
-                "a function that returns an iterator of each epoch"
-            )
-        yield from _Taken(self.batch_iter)
-        self._used_up = hasattr(self.batch_iter, "__next__")
-
-
-class _Taken:
-    """The batches of a user's iterator. They are copied if the user also has them, because a map may write to them."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iter(iterator)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return as_batch(of_its_own(next(self._iterator)))
+        self._show(IteratorNode(batch_iter, n_samples))
 
 
 def _is_count(n: Any) -> bool:

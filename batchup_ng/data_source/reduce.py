@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from .. import batch as batches
+from .. import validation
 from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.user import NEWER_OPTIONS
 from ..memory.leases import FRESH
 
 ProgressFunction = Callable[..., Iterable[Any]]
@@ -90,6 +94,26 @@ def batch_map_mean(
     if sums is None:
         return None
     return tuple([np.array(total).astype(float) / n_samples for total in sums])
+
+
+def shown_epoch(
+    source: Any, batch_size: int, progress: ProgressFunction | None, n_batches: int | None, options: dict[str, Any]
+) -> Iterable[Any]:
+    """Return the batches of an epoch, wrapped in `progress` if it is given."""
+    for_counting = {name: value for name, value in options.items() if name not in NEWER_OPTIONS}
+    if n_batches is not None:
+        n_batches = validation.positive_int("n_batches", n_batches)
+    elif source.num_samples(**for_counting) == math.inf:
+        raise ArgumentError(
+            "Data set has infinite size or sampler will generate infinite samples but no n_batches limit specified"
+            "; pass n_batches="
+        )
+    iterator = source.batch_iterator(batch_size, **options)
+    total = n_batches
+    if total is None:
+        with contextlib.suppress(TypeError):  # the length is not known
+            total = len(iterator)  # a user's own iterator may have none
+    return iterator if progress is None else progress(iterator, total=total, leave=False)
 
 
 def _finishing(func: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,9 @@ from ..data_source.array import ArrayDataSource
 from ..display import counted, printable
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.arrays import ArraysNode
+from ..graph.rows import LIBRARY, UserMethods
+from ..sampling.standard import StandardSampler
 
 Reader: TypeAlias = Callable[..., Any]
 """Makes the accessor of files. It is called with a sequence of paths, and with a size if the user gave one."""
@@ -78,18 +81,15 @@ def named(paths: Sequence[str]) -> str:
     return f"{len(paths):,} ({', '.join(map(repr, dict.fromkeys(paths[:SHOWN_PATHS])))}{more})"
 
 
-class FilesDataSource(ArrayDataSource):
-    """An :class:`ArrayDataSource` over files and their labels, the result of :func:`~batchup_ng.from_folder`,
-    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`.
+class FilesNode(ArraysNode):
+    """A node over files and their labels."""
 
-    Attributes:
-        report: A :class:`FilesReport` on the files that were found.
-    """
+    name = "FilesDataSource"
 
-    def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
-        super().__init__(data)
+    def __init__(self, data: Sequence[Any], report: FilesReport, labelled: bool) -> None:
+        super().__init__(data, None, StandardSampler(len(data[0])))
         self.report = report
-        self._labelled = labelled
+        self.labelled = labelled
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
 
     @property
@@ -97,10 +97,42 @@ class FilesDataSource(ArrayDataSource):
         """The class names in the order of their numbers. Empty if there are no classes."""
         return tuple(self.report.class_counts)
 
+    def with_data(self, data: Sequence[Any], own: UserMethods = LIBRARY) -> FilesNode:
+        return FilesNode(data, self.report, self.labelled)
+
+    def _facts(self) -> list[str]:
+        return [fact for fact in super()._facts() if not fact.startswith("labelled=")]
+
+
+class FilesDataSource(ArrayDataSource, node=FilesNode):
+    """An :class:`ArrayDataSource` over files and their labels, the result of :func:`~batchup_ng.from_folder`,
+    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`.
+    """
+
+    _node: FilesNode
+
+    def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
+        super().__init__(data)
+        self._show(FilesNode(self.data, report, labelled))
+
+    @property
+    def report(self) -> FilesReport:
+        """A report on the files that were found."""
+        return self._node.report
+
+    @report.setter
+    def report(self, report: FilesReport) -> None:
+        self._node.report = report
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The class names in the order of their numbers. Empty if there are no classes."""
+        return self._node.class_names
+
     @property
     def labels(self) -> np.ndarray | None:
         """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler. None without labels."""
-        return self.data[1] if self._labelled else None
+        return self.data[1] if self._node.labelled else None
 
 
 def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:

@@ -13,17 +13,21 @@ import numpy as np
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.pictures import Pictures
 from ..accessors.storage.arrow_column import ArrowColumn
-from ..data_source import AbstractDataSource, ArrayDataSource, ConcatDataSource, SubsetDataSource, TakeDataSource
+from ..data_source import AbstractDataSource
 from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.state import digest
-from ..data_source.hooks import nodes_of
-from ..datasets import FilesDataSource
+from ..data_source.source import shown
+from ..datasets.files import FilesNode
 from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.arrays import ArraysNode
+from ..graph.node import nodes_of
+from ..graph.rearranged import ConcatNode, SubsetNode
+from ..graph.rounds import TakeNode
 from ..memory.paging import file_name
 from ..validation import integer, positive_int
 
-REARRANGING_SOURCES = (SubsetDataSource, TakeDataSource)
-"""Sources that return rows of another one, ``source``, unchanged."""
+REARRANGING_NODES = (SubsetNode, TakeNode)
+"""Nodes that return rows of another one, ``source``, unchanged."""
 
 IDENTITY_SAMPLE_ROWS = 64
 """Rows of an array that are read to identify it."""
@@ -38,41 +42,41 @@ def prepared(source: AbstractDataSource, size: int | None, quality: int | None) 
         )
     if source.num_samples() in (None, math.inf):
         raise ArgumentError("source must have a number of samples that is known; bound it with batchup_ng.take")
-    if source.traits.resizes:
+    node = source.node
+    if node.traits.resizes:
         raise ArgumentError("source must have one row a sample, and a map of it has resizes=True; write without it")
     if size is not None:
         positive_int("size", size)
     if quality is not None and not 1 <= integer("quality", quality) <= 100:
         raise ArgumentError(f"quality must be 1 to 100, not {quality}")
-    made = with_encoded_pictures(source, size, quality)
-    if made is source and (size is not None or quality is not None):
+    encoded = with_encoded_pictures(node, size, quality)
+    if encoded is not node:
+        return shown(encoded)
+    if size is not None or quality is not None:
         raise ArgumentError(
             "size= and quality= are for pictures without a size of their own and without a map behind them, and source "
             "has none; leave them out, or size= of ImageFiles, ImageBytes or from_folder"
         )
-    return made
+    return source
 
 
-def with_encoded_pictures(source: AbstractDataSource, size: int | None, quality: int | None) -> AbstractDataSource:
-    """Return a source whose images without a size of their own are encoded; the same source if it has none.
+def with_encoded_pictures(node: Any, size: int | None, quality: int | None) -> Any:
+    """Return a node whose images without a size of their own are encoded; the same node if it has none.
 
     Images that are passed to a map are not changed.
     """
-    made: Any = copy.copy(source)
-    if type(source) in (ArrayDataSource, FilesDataSource) and any(map(_is_encoded, made.data)):
-        made.data = [EncodedPictures(each, size, quality) if _is_encoded(each) else each for each in made.data]
-    elif (
-        type(source) in REARRANGING_SOURCES
-        and (inner := with_encoded_pictures(made.source, size, quality)) is not made.source
-    ):
-        made.source = inner
-    elif isinstance(source, ConcatDataSource):
+    if type(node) in (ArraysNode, FilesNode):
+        if not any(map(_is_encoded, node.data)):
+            return node
+        return node.with_data([EncodedPictures(one, size, quality) if _is_encoded(one) else one for one in node.data])
+    made: Any = copy.copy(node)
+    if type(node) in REARRANGING_NODES:
+        made.source = with_encoded_pictures(made.source, size, quality)
+        return node if made.source is node.source else made
+    if isinstance(node, ConcatNode):
         made.sources = [with_encoded_pictures(each, size, quality) for each in made.sources]
-        if all(map(operator.is_, made.sources, source.sources)):
-            return source
-    else:
-        return source
-    return made  # type: ignore[no-any-return]
+        return node if all(map(operator.is_, made.sources, node.sources)) else made
+    return node
 
 
 def _is_encoded(column: Any) -> bool:
@@ -81,24 +85,24 @@ def _is_encoded(column: Any) -> bool:
 
 def names_of(source: AbstractDataSource) -> tuple[str, ...]:
     """Return the names of the columns of files and labels; empty for any other source."""
-    nodes = nodes_of(source)
-    rearranged = (*REARRANGING_SOURCES, ConcatDataSource, FilesDataSource)
+    nodes = nodes_of(source.node)
+    rearranged = (*REARRANGING_NODES, ConcatNode, FilesNode)
     return ("image", "label") if all(type(node) in rearranged for node in nodes) else ()
 
 
 def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
     """Return the class names, if all files of the source have the same, or one column has some."""
-    found = {node.class_names for node in nodes_of(source) if isinstance(node, FilesDataSource)}
-    arrays = [column for node in nodes_of(source) if type(node) is ArrayDataSource for column in node.data]
+    found = {node.class_names for node in nodes_of(source.node) if isinstance(node, FilesNode)}
+    arrays = [column for node in nodes_of(source.node) if type(node) is ArraysNode for column in node.data]
     found |= {column.class_names for column in arrays if isinstance(column, ArrowColumn) and column.class_names}
     return found.pop() if len(found) == 1 else ()
 
 
 def contents_of(source: AbstractDataSource) -> dict[str, str]:
     """Return the identity of a source: its graph, and the known facts about its data."""
-    arrays = [node for node in nodes_of(source) if isinstance(node, ArrayDataSource)]
+    arrays = [node for node in nodes_of(source.node) if isinstance(node, ArraysNode)]
     return {
-        "source": identity(source)[0],
+        "source": identity(source.node)[0],
         "data": digest([[_told(column) for column in node.data] for node in arrays]),
     }
 

@@ -74,7 +74,7 @@ def _row_bytes(column: Any) -> int | None:
 
 def _shuffling(source: ArrayDataSource, rows: int, batch_size: int) -> list[str]:
     """Return the effect of ``shuffle="blocks"``, the time of a batch in each order, and the order to take."""
-    block, window = source.natural_blocks() or (1, 1)
+    block, window = source.node.natural_blocks() or (1, 1)
     block = min(block, rows)
     window = min(window, -(-rows // block))
     mixed = "all rows" if block * window >= rows else f"{block * window:,} rows"

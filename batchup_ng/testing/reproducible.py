@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..data_source import ArrayDataSource, MapDataSource, PlannedDataSource
-from ..data_source.hooks import SourceNode, nodes_of
+from ..data_source import PlannedDataSource
 from ..error_context import function_name, map_of, shortened
 from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducible
+from ..graph.arrays import ArraysNode
+from ..graph.map import MapNode
+from ..graph.node import Node, nodes_of
+from ..graph.rows import LIBRARY
 from ..randomness.numpy_rng import globals_kept
 from .settings import ORDER, POOL_KINDS, Setting, Subject, settings
 
@@ -63,7 +66,7 @@ def assert_reproducible(
     sizes = list(dict.fromkeys(_each("batch_sizes", others, positive)))
     seed = None if shuffle is None else validation.not_negative("shuffle", shuffle)
     with globals_kept(), contextlib.ExitStack() as stack:
-        root = Subject(source, size, seed, most)
+        root = Subject(source.node, size, seed, most)
         for setting in settings(root, stack, kinds, sizes):
             _check(root, setting)
 
@@ -97,27 +100,27 @@ def _check(root: Subject, setting: Setting) -> None:
 
 def _culprit(root: Subject, setting: Setting) -> tuple[str, str]:
     """Return the name of the first node that differs when read alone, and a sentence about it."""
-    for node in nodes_of(root.source):
+    for node in nodes_of(root.node):
         with contextlib.suppress(Exception):  # alone, it may have no batches of this size, or in this order
-            if found := dataclasses.replace(root, source=node).difference(setting):
+            if found := dataclasses.replace(root, node=node).difference(setting):
                 name, words = _named(node, found[1])
                 why, remedy = ORDER if found[1] else setting.cause
                 return name, f"The first to differ is {words}: {why}. Remedy: {remedy}"
     return "", f"No part of the source differs by itself; perhaps {setting.cause[0]}. Remedy: {setting.cause[1]}"
 
 
-def _named(node: SourceNode, of_rows: bool) -> tuple[str, str]:
+def _named(node: Node, of_rows: bool) -> tuple[str, str]:
     """Return the name of the culprit at a node (function, sampler, accessor or source), and the name with its kind."""
     if of_rows:
         sampler: Any = getattr(node, "sampler", None)
         own = sampler is not None and type(sampler).__module__.partition(".")[0] != __name__.partition(".")[0]
-        name = type(sampler if own else node).__name__
+        name = type(sampler).__name__ if own else node.name
         return name, f"the order that {name} gives"
-    if isinstance(node, MapDataSource):
+    if isinstance(node, MapNode):
         name = function_name(node.fn)
         return name, f"map {name!r}"
-    if type(node) is not ArrayDataSource:
-        return type(node).__name__, f"the source {type(node).__name__}"
+    if type(node) is not ArraysNode or node.own != LIBRARY:
+        return node.name, f"the source {node.name}"
     accessors = [type(array).__name__ for array in node.data if not isinstance(array, np.ndarray)]
     name = ", ".join(dict.fromkeys(accessors)) or "ndarray"
     return name, f"the data of an ArrayDataSource ({name})"

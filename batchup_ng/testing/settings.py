@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..data_source import AbstractDataSource, MapDataSource, PlannedDataSource
+from ..data_source import AbstractDataSource, PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
-from ..data_source.epoch_options import EpochOptions
-from ..data_source.indexed import row_arrays
+from ..graph.indexed import row_arrays
+from ..graph.node import Node
+from ..graph.wrapped import SameOrderNode
 from ..memory.leases import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from ..sampling.plans.epoch import BatchPlan, SamplesPlan
+from ..sampling.plans.epoch import SamplesPlan
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.serialization import dumps, load_result
 from .comparison import Difference, first_difference
@@ -73,17 +74,20 @@ class Setting(NamedTuple):
     cut: bool = False  # into other batches than in the plain loop
 
 
-class WithRows(MapDataSource):
-    """Batches ``(row numbers, batch)`` of another source, with the same randomness as its own batches."""
+class RowsAndBatch(SameOrderNode):
+    """Batches ``(row numbers, batch)`` of another node, with the same randomness as its own batches."""
 
-    def __init__(self, source: AbstractDataSource) -> None:
-        super().__init__(source, row_arrays)
+    name = "RowsAndBatch"
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return tuple(row_arrays(rows)), self.source.read(rows, key, buffers)
 
-    def plan_of(self, options: EpochOptions) -> BatchPlan:
-        return self.source.plan_of(options) if isinstance(self.source, PlannedDataSource) else super().plan_of(options)
+
+class WithRows(PlannedDataSource, node=RowsAndBatch):
+    """The source of these batches."""
+
+    def __init__(self, node: Node) -> None:
+        self._show(RowsAndBatch(node))
 
 
 @dataclasses.dataclass
@@ -94,13 +98,13 @@ class Subject:
     the next one look right.
     """
 
-    source: Any
+    node: Node
     batch_size: int
     shuffle: int | None
     max_batches: int
 
     def __post_init__(self) -> None:
-        self.itself = WithRows(self.source)
+        self.itself = WithRows(self.node)
         self.copy = copies_of(self.itself)
         self.first = self.copy()
         self.expected = {epoch: self.read("first", epoch=epoch) for epoch in TESTED_EPOCHS}
@@ -110,7 +114,7 @@ class Subject:
         """Return the first difference in a setting, and whether row numbers differ; None if there is no difference."""
         if setting.cut and not isinstance(self.plan, SamplesPlan):
             return None  # the plan orders batches, not samples
-        rows_only = setting.cut and self.source.traits.draws_by_batch
+        rows_only = setting.cut and self.node.traits.draws_by_batch
         got = setting.read(self)
         for part in (0,) if rows_only else (0, 1):
             expected = [pair[part] for pair in self.expected[setting.epoch]]
@@ -138,7 +142,7 @@ class Subject:
         for number in reversed(range(len(self.expected[0]))):
             _, rows, key = self.plan[number]
             with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
-                got.append(MakeBatch().read(source, rows, key, buffers))
+                got.append(MakeBatch().read(source.node, rows, key, buffers))
         return got[::-1]
 
     def read_shared_out(self, world: int) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from .. import batch as batches
-from ..data_source.base import PlannedDataSource
+from ..data_source import PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..memory.leases import FRESH
 from ..work_pool import WorkerThreadPool
@@ -71,7 +71,7 @@ class SourceContract(ABC):
             for number in reversed(range(len(expected))):
                 planned = plan[number]
                 assert planned.number == number
-                assert_same_batch(MakeBatch().read(source, planned.rows, planned.key, FRESH), expected[number])
+                assert_same_batch(MakeBatch().read(source.node, planned.rows, planned.key, FRESH), expected[number])
 
     def test_the_length_is_the_number_of_batches(self) -> None:
         for kind in self.shuffles:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from .. import validation
-from ..data_source.base import AbstractDataSource
+from ..data_source.source import AbstractDataSource
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy

@@ -32,10 +32,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
+from ..data_source.source import AbstractDataSource
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory.leases import BufferPool
 from ..randomness.numpy_rng import globals_kept, globals_state
@@ -104,7 +104,8 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         raise_if_of_signal_handler(error)
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
         return Tried(Choice("threads", why), [])
-    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), source.traits.runs_user_code
+    node = source.node
+    make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), node.traits.runs_user_code
     buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
     made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
     warned: set[int] = set()
@@ -114,7 +115,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         with warnings.catch_warnings(record=True) as given, globals_kept(planned.key if seeded else None):
             warnings.simplefilter("always")
             before = globals_state() if seeded and planned.number not in made else None
-            batch = make.read(source, planned.rows, planned.key, buffers)
+            batch = make.read(node, planned.rows, planned.key, buffers)
             if before is not None and globals_state() != before:
                 drew.add(planned.number)
         if given:
@@ -126,7 +127,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
     try:
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            epoch = prepare(ParallelDataSource(source, 1, SerialPool()), options, state)
+            epoch = prepare(ParallelDataSource(source, 1, SerialPool()).node, options, state)
             plan = epoch.plan
             assert plan is not None
             first = list(itertools.islice(plan, BATCHES))

@@ -23,17 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data_source.base import AbstractDataSource
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.reading import MakeBatch
-from ..data_source.map import ConsumerMaps
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import SampleTimeout
 from ..faults.isolation import FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
+from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
+from .consumer_maps import ConsumerMaps
 from .prefetch_buffer import ByteBound, Entry, Job, PrefetchBuffer
 from .rereading import Read, Rereader, TimeLimits
 from .task import Pool, Submission, TaskFuture, new_stream_id
@@ -43,7 +43,7 @@ class Making(NamedTuple):
     """The pool, the source and the options of its batches."""
 
     pool: Pool
-    source: AbstractDataSource
+    source: Node
     shared: Any  # the stand-in for the source in the arguments of a task
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take

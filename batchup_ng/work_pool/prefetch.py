@@ -14,21 +14,50 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..batch_layout import finished
-from ..data_source.base import AbstractDataSource, whole_stream
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
+from ..data_source.epoch.direct import whole_stream
 from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch_options import EpochOptions
-from ..data_source.map import ConsumerMaps
+from ..data_source.source import AbstractDataSource
 from ..errors import ArgumentTypeError
+from ..graph.node import Node
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
-from .parallel import WithConsumerMaps
+from .consumer_maps import ConsumerMaps
+from .parallel import PoolNode, WithConsumerMaps, checked_bound
 from .prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from .task import Pool, Submission, new_stream_id
 
 
-class PrefetchDataSource(WithConsumerMaps):
+class PrefetchNode(PoolNode):
+    """A node whose batches one background worker makes ahead."""
+
+    def checkpointable(self) -> Any:
+        return self.source.checkpointable()
+
+    def stream_count(self, options: Any) -> float | None:
+        return self.source.stream_count(options)
+
+    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+        owner, options = self.checkpointable(), epoch.options
+        if epoch.saved is not None:
+            put_back(owner, epoch.saved)
+        state = inner_state(owner, options)
+        # A generator with a state stays in this process, otherwise each epoch would draw from a copy of the same state.
+        producer = self.pool.producer(self.source, stays=options.generator is not None)
+        try:
+            place = path + (0,) * len(self.maps)
+            behind_pool = self.source.traits.of_pool
+            produced = producer.shared_constant(_Produced(self.source, options, place, behind_pool))
+            maps = ConsumerMaps(self.maps)
+            return ProducerRunner(epoch, producer, produced, bound=self.bound, maps=maps, path=path, state=state)
+        except BaseException:
+            producer.close()
+            raise
+
+
+class PrefetchDataSource(WithConsumerMaps, node=PrefetchNode):
     """A source whose batches are made ahead by one background worker: see ``pool.prefetch``."""
 
     def __init__(
@@ -39,37 +68,14 @@ class PrefetchDataSource(WithConsumerMaps):
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        super().__init__(source, batch_buffer_size, pool, buffer_bytes, first=2)
-
-    def checkpointable(self) -> Any:
-        return self._source.checkpointable()
-
-    def stream_count(self, options: EpochOptions) -> float | None:
-        return self._source.stream_count(options)
-
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
-        owner, options = self.checkpointable(), epoch.options
-        if epoch.saved is not None:
-            put_back(owner, epoch.saved)
-        state = inner_state(owner, options)
-        # A generator with a state stays in this process, otherwise each epoch would draw from a copy of the same state.
-        producer = self._pool.producer(self._source, stays=options.generator is not None)
-        try:
-            place = path + (0,) * len(self._maps)
-            behind_pool = self._source.traits.of_pool
-            produced = producer.shared_constant(_Produced(self._source, options, place, behind_pool))
-            maps = ConsumerMaps(self._maps)
-            return ProducerRunner(epoch, producer, produced, bound=self._bound, maps=maps, path=path, state=state)
-        except BaseException:
-            producer.close()
-            raise
+        self._show(PrefetchNode(source.node, pool, checked_bound(batch_buffer_size, buffer_bytes, first=2)))
 
 
 @dataclasses.dataclass
 class _Produced:
     """An epoch of a source, in the worker that iterates over it."""
 
-    source: AbstractDataSource
+    source: Node
     options: EpochOptions
     path: tuple[int, ...]
     behind_pool: bool  # whether a pool makes its batches; then they are ready to be handed out

@@ -7,7 +7,7 @@ ended, so time limits do not apply. Ctrl-C interrupts a task.
 from __future__ import annotations
 
 from .. import validation
-from ..data_source.base import AbstractDataSource
+from ..graph.node import Node
 from ..memory.leases import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool
 from .task import ONCE, Submission, Task, TaskFuture
@@ -30,7 +30,7 @@ class SerialPool(AbstractWorkerPool):
             self.check_open()  # raises
         return _Deferred(self, task)
 
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> SerialPool:
+    def _own_pool(self, source: Node, stays: bool) -> SerialPool:
         return SerialPool()
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..data_source.base import AbstractDataSource
 from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
+from ..graph.node import Node
 from ..memory.leases import FRESH
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -196,7 +196,7 @@ class Pool:
         """
         return x
 
-    def producer(self, source: AbstractDataSource, stays: bool = False) -> Pool:
+    def producer(self, source: Node, stays: bool = False) -> Pool:
         """Return a pool of one worker that can iterate over `source`. If it `stays`, the worker is in this process.
 
         It is closed with this pool at the latest.
@@ -206,7 +206,7 @@ class Pool:
         self._producers.add(producer)
         return producer
 
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> Pool:
+    def _own_pool(self, source: Node, stays: bool) -> Pool:
         """Return a new pool of one worker that can iterate over `source`."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
 

@@ -34,8 +34,8 @@ from collections.abc import Callable
 
 from .. import validation
 from ..accessors.spreading import lender
-from ..data_source.base import AbstractDataSource
 from ..errors import PoolClosed, SampleTimeout
+from ..graph.node import Node
 from ..memory.leases import BufferPool
 from .base import ELSEWHERE, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
@@ -271,7 +271,7 @@ class WorkerThreadPool(AbstractWorkerPool):
     def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:
         return self._workers.submit(task, how)
 
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> WorkerThreadPool:
+    def _own_pool(self, source: Node, stays: bool) -> WorkerThreadPool:
         return WorkerThreadPool(1)
 
     def abandon(self) -> None:

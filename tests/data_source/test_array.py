@@ -86,7 +86,7 @@ def test_bad_options_of_arrays_are_refused(options: Any, message: str) -> None:
 def test_rows_of_any_array_are_those_of_indexing(array: np.ndarray) -> None:
     source = bu.ArrayDataSource([array])
     for rows in source.batch_indices_iterator(3, shuffle=1):
-        (got,) = source.read(rows, BatchKey(), BufferPool())
+        (got,) = source.node.read(rows, BatchKey(), BufferPool())
         assert type(got) is type(array[rows])
         assert got.dtype == array.dtype
         np.testing.assert_array_equal(got, array[rows])

@@ -65,29 +65,29 @@ def test_the_order_is_that_of_the_sampler() -> None:
 
 def test_the_longest_blocks_of_several_columns_count_and_the_least_room() -> None:
     source = bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 100), np.arange(100)])
-    assert source.natural_blocks() == (10, 4)
-    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 2)]).natural_blocks() == (10, 1)
-    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 50, 9)]).natural_blocks() == (10, 4)
-    assert bu.ArrayDataSource([np.arange(100)]).natural_blocks() is None
+    assert source.node.natural_blocks() == (10, 4)
+    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 5, 2)]).node.natural_blocks() == (10, 1)
+    assert bu.ArrayDataSource([InBlocks(100, 10, 4), InBlocks(100, 50, 9)]).node.natural_blocks() == (10, 4)
+    assert bu.ArrayDataSource([np.arange(100)]).node.natural_blocks() is None
 
 
 def test_a_column_that_has_room_for_all_its_rows_does_not_count() -> None:
     labels = InBlocks(3000, 1300, 1000)
-    assert bu.ArrayDataSource([InBlocks(3000, 20, 100), labels]).natural_blocks() == (20, 100)
-    assert bu.ArrayDataSource([InBlocks(3000, 20, 200), labels]).natural_blocks() == (20, 200), "which is all rows"
-    assert bu.ArrayDataSource([labels]).natural_blocks() == (1300, 1000)
+    assert bu.ArrayDataSource([InBlocks(3000, 20, 100), labels]).node.natural_blocks() == (20, 100)
+    assert bu.ArrayDataSource([InBlocks(3000, 20, 200), labels]).node.natural_blocks() == (20, 200), "which is all rows"
+    assert bu.ArrayDataSource([labels]).node.natural_blocks() == (1300, 1000)
 
 
 def test_rows_that_are_alone_do_not_part_the_blocks_of_others() -> None:
     names = InBlocks(3000, 1, 16)
-    assert bu.ArrayDataSource([names, InBlocks(3000, 64, 40)]).natural_blocks() == (64, 40)
-    assert bu.ArrayDataSource([names]).natural_blocks() == (1, 16)
+    assert bu.ArrayDataSource([names, InBlocks(3000, 64, 40)]).node.natural_blocks() == (64, 40)
+    assert bu.ArrayDataSource([names]).node.natural_blocks() == (1, 16)
 
 
 def test_an_accessor_may_say_no_more_than_its_block() -> None:
     rows = InBlocks(100, 10, 4)
     del rows.natural_window
-    assert bu.ArrayDataSource([rows]).natural_blocks() == (10, 16)
+    assert bu.ArrayDataSource([rows]).node.natural_blocks() == (10, 16)
 
 
 def test_what_lies_around_an_accessor_does_not_hide_its_blocks() -> None:
@@ -95,9 +95,9 @@ def test_what_lies_around_an_accessor_does_not_hide_its_blocks() -> None:
         def __getitem__(self, rows: Any) -> Any:
             return [b"" for _ in rows]
 
-    assert bu.ArrayDataSource([bu.ImageBytes(Encoded(100, 10, 4), 8)]).natural_blocks() == (10, 4)
+    assert bu.ArrayDataSource([bu.ImageBytes(Encoded(100, 10, 4), 8)]).node.natural_blocks() == (10, 4)
     source = bu.ArrayDataSource([InBlocks(100, 10, 4)]).map(lambda x: (x,)).with_index()
-    assert source.natural_blocks() == (10, 4)
+    assert source.node.natural_blocks() == (10, 4)
 
 
 @given(share=st.floats(0.2, 1.0), seed=st.integers(0, 1000))
@@ -114,7 +114,7 @@ def test_a_part_of_the_rows_reads_a_block_not_much_more_than_once(share: float, 
 def test_a_part_is_mixed_where_few_blocks_are_kept() -> None:
     rows = InBlocks(20_000, 1000, 7)
     part, _ = bu.ArrayDataSource([rows]).split((0.9, 0.1), 1)
-    block, window = part.natural_blocks() or (0, 0)
+    block, window = part.node.natural_blocks() or (0, 0)
     assert (block, window) == (pytest.approx(900, rel=0.05), 3)
     epoch(part, ("blocks", 1))
     assert rows.read <= 20 * 2.2
@@ -123,12 +123,12 @@ def test_a_part_is_mixed_where_few_blocks_are_kept() -> None:
 def test_sources_of_sources_have_blocks_too() -> None:
     first, second = InBlocks(300, 10, 8), InBlocks(200, 20, 8)
     joined = bu.ArrayDataSource([first]).concat(bu.ArrayDataSource([second]))
-    assert joined.natural_blocks() == (20, 4)
+    assert joined.node.natural_blocks() == (20, 4)
     assert len(epoch(joined, ("blocks", 1))) == 500
     assert first.read <= 40
     assert second.read <= 12
     beside = bu.ArrayDataSource([InBlocks(100, 10, 4)]).zip(bu.ArrayDataSource([np.arange(100)]))
-    assert beside.natural_blocks() == (10, 4)
+    assert beside.node.natural_blocks() == (10, 4)
     first_source, second_source = bu.ArrayDataSource([InBlocks(100, 10, 4)]), bu.ArrayDataSource([np.arange(100)])
     both = bu.CompositeDataSource([first_source, second_source])
     x, y = (np.concatenate(part) for part in zip(*both.batch_iterator(7, shuffle=("blocks", 2)), strict=True))
@@ -219,7 +219,7 @@ def test_a_state_of_version_2_goes_on() -> None:
             whole = [x.tolist() for (x,) in opened(80, part=part)]
             batches = opened(80, part=part)
             done = [next(batches)[0].tolist() for _ in range(3)]
-            own = batches._epoch.source
+            own = batches._epoch.node
             listed = [own.natural_blocks(), own.source.natural_blocks()] if part else [own.natural_blocks()]
             state = in_version_2(batches.state_dict(), listed)
             for window in (80, 50):

@@ -11,8 +11,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import data_source, datasets, work_pool
-from batchup_ng.data_source.hooks import SourceNode, Traits, nodes_of
+from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import RepeatedEpochWarning
+from batchup_ng.graph.node import Node, nodes_of
 from batchup_ng.work_pool.prefetch import PrefetchDataSource
 
 POOL = bu.SerialPool()
@@ -29,7 +30,7 @@ def stream(batch_size: int, **options: Any) -> Iterator[Any]:
     return iter([(np.arange(batch_size),)])
 
 
-MADE: list[tuple[Callable[[], Any], list[SourceNode], str]] = [
+MADE: list[tuple[Callable[[], Any], list[AbstractDataSource], str]] = [
     (lambda: ARRAY, [], "uses_shuffle orders_rows"),
     (lambda: bu.FilesDataSource([np.arange(10)], REPORT, False), [], "uses_shuffle orders_rows"),
     (lambda: bu.CallableDataSource(stream), [], "runs_user_code takes_options uses_shuffle"),
@@ -55,99 +56,97 @@ MADE: list[tuple[Callable[[], Any], list[SourceNode], str]] = [
 
 @pytest.mark.parametrize(("make", "children", "traits"), MADE)
 def test_each_kind_of_source_names_its_children_and_traits(make: Any, children: list[Any], traits: str) -> None:
-    source = make()
-    assert list(source.children()) == children
-    held = [
-        part for value in vars(source).values() for part in (value if isinstance(value, (list, tuple)) else [value])
-    ]
-    assert {part for part in held if isinstance(part, SourceNode)} == set(children)
-    assert type(source).children is not SourceNode.children  # which searches the attributes
-    assert {name for name, true in source.traits._asdict().items() if true} == set(traits.split())
+    node = make().node
+    assert list(node.children()) == [child.node for child in children]
+    held = [part for value in vars(node).values() for part in (value if isinstance(value, (list, tuple)) else [value])]
+    assert {part for part in held if isinstance(part, Node)} == {child.node for child in children}
+    assert {name for name, true in node.traits._asdict().items() if true} == set(traits.split())
 
 
 def test_each_kind_of_source_is_tested() -> None:
     exported = [getattr(module, name) for module in (data_source, datasets, work_pool) for name in module.__all__]
-    kinds = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, SourceNode)}
+    kinds = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, AbstractDataSource)}
     assert {type(make()) for make, *_ in MADE} == kinds - ABSTRACT | {PrefetchDataSource}
+
+
+def test_a_source_has_a_node_and_few_base_classes() -> None:
+    kinds = [type(make()) for make, *_ in MADE]
+    assert max(len(kind.__mro__) - 1 for kind in kinds) <= 4
+    assert not [kind for kind in kinds if issubclass(kind, Node)]
+    names = [name for name in object.__dir__(ARRAY) if not name.startswith("_")]
+    assert sorted(names) == [name for name in dir(ARRAY) if not name.startswith("_")], "nothing is hidden"
+    assert len(names) <= 32
 
 
 def test_rows_are_read_by_several_threads_if_one_part_is_of_files() -> None:
     files = bu.ArrayDataSource([bu.ImageFiles(["a"] * 10, size=4)])
-    assert bu.zip(ARRAY, files.take(10)).traits.spreads_reads
+    assert bu.zip(ARRAY, files.take(10)).node.traits.spreads_reads
 
 
 def test_maps_after_a_pool_are_part_of_its_node() -> None:
     source = POOL.parallel_data_source(ARRAY).map(unchanged).map_samples(unchanged, rng="sample")
-    assert source.children() == (ARRAY,)
-    assert {"of_pool", "draws", "resizes"} < {name for name, true in source.traits._asdict().items() if true}
+    assert source.node.children() == (ARRAY.node,)
+    assert {"of_pool", "draws", "resizes"} < {name for name, true in source.node.traits._asdict().items() if true}
 
 
 def test_the_nodes_of_a_graph_come_once_and_children_first() -> None:
     left, right = ARRAY.take(3), ARRAY.take(4)
-    root = bu.CompositeDataSource([left, bu.concat(right, ARRAY)])
-    assert nodes_of(root) == [ARRAY, left, right, root.datasets[1], root]
-    assert nodes_of(root, below_orders=False) == [ARRAY, left, root.datasets[1], root]
+    root = bu.CompositeDataSource([left, bu.concat(right, ARRAY)]).node
+    _, joined = root.children()
+    assert nodes_of(root) == [ARRAY.node, left.node, right.node, joined, root]
+    assert nodes_of(root, below_orders=False) == [ARRAY.node, left.node, joined, root]
 
 
 class Holding(bu.RandomAccessDataSource):
-    """A user's source that reads from others and does not define ``children()``."""
+    """A user's source that reads from another one."""
 
-    def __init__(self, **held: Any) -> None:
+    def __init__(self, held: Any, **more: Any) -> None:
         super().__init__(10)
-        vars(self).update(held)
+        self.held = held
+        vars(self).update(more)
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         return (indices,)
 
 
+class Naming(Holding):
+    """One that names it."""
+
+    def children(self) -> Any:
+        return (self.held,)
+
+
 MAPPED = ARRAY.map(unchanged, rng="batch", resizes=True)
 
 
-@pytest.mark.parametrize("held", [MAPPED, [ARRAY, MAPPED], (ARRAY, MAPPED, None), {"a": ARRAY, "b": MAPPED}])
-def test_the_children_of_a_users_source_are_the_sources_among_its_attributes(held: Any) -> None:
-    source = Holding(rng=np.random.RandomState(1), held=held, names=["a", "b"])
-    assert MAPPED in source.children()
+def test_the_children_of_a_users_source_are_those_that_it_names() -> None:
+    source = Naming(MAPPED, rng=np.random.RandomState(1))
+    assert source.node.children() == (MAPPED.node,)
     assert {"runs_user_code", "uses_shuffle", "draws", "draws_by_batch", "resizes", "orders_rows"} == {
-        name for name, true in source.traits._asdict().items() if true
+        name for name, true in source.node.traits._asdict().items() if true
     }
     assert "fn=unchanged" in repr(source)
 
 
-def test_an_attribute_named_children_is_one_like_others() -> None:
-    source = Holding(children=[MAPPED])
-    assert nodes_of(source) == [ARRAY, MAPPED, source]
-    assert source.traits.resizes
-    assert "fn=unchanged" in repr(source)
+def test_nothing_is_found_by_a_search_of_attributes() -> None:
+    for source in (Holding(MAPPED), Holding([MAPPED], children=[MAPPED])):
+        assert len(nodes_of(source.node)) == 1
+        assert not source.node.traits.resizes
+        assert len(list(source.batch_iterator(5))) == 2
 
 
 def test_an_attribute_named_rng_is_no_map_that_draws() -> None:
-    source = Holding(rng=np.random.RandomState(1))
-    assert source.children() == ()
+    source = Holding(None, rng=np.random.RandomState(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatedEpochWarning)
         assert len(list(source.batch_iterator(5))) == len(list(source.batch_iterator(5))) == 2
 
 
-def test_a_users_source_may_name_its_children_and_traits() -> None:
-    class Plain(Holding):
-        def children(self) -> tuple[SourceNode, ...]:
-            return (OTHER,)
+def test_a_users_subclass_has_the_node_of_the_librarys() -> None:
+    class Own(bu.CompositeDataSource):
+        more = 3
 
-        def own_traits(self) -> Traits:
-            return Traits(orders_rows=True)
-
-    source = Plain(held=MAPPED)
-    assert nodes_of(source) == [OTHER, source]
-    assert not source.traits.runs_user_code
-
-
-class Noisy(bu.CompositeDataSource):
-    """A user's subclass of a kind of source that runs no code of the user."""
-
-    def read(self, rows: Any, key: Any, buffers: Any) -> Any:
-        return (*super().read(rows, key, buffers), np.random.random(len(rows[0])))
-
-
-def test_a_users_subclass_draws_the_same_from_the_global_generator_in_each_epoch_of_a_seed() -> None:
-    epochs = [[batch[-1].tolist() for batch in Noisy([ARRAY, OTHER]).batch_iterator(4, shuffle=3)] for _ in range(2)]
-    assert epochs[0] == epochs[1]
+    source = Own([ARRAY, OTHER])
+    assert type(source.node) is type(bu.CompositeDataSource([ARRAY, OTHER]).node)
+    assert source.fingerprint()[0] == "Own"
+    assert repr(source).startswith("<Own: 10 samples")

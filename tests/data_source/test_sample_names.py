@@ -42,7 +42,7 @@ def names(of: PlannedDataSource) -> list[str | None]:
     for planned in of.plan(4):
         rows = planned.rows
         for place in range(len(np.ravel(next(_leaves(rows))))):
-            result.append(of.sample_name(take_rows(rows, np.array([place]))))
+            result.append(of.node.sample_name(take_rows(rows, np.array([place]))))
     return result
 
 
@@ -98,11 +98,11 @@ def test_mapped_arrays_are_called_by_their_file(tmp_path: Path) -> None:
     mapped = np.load(path, mmap_mode="r")
     for array in (mapped, mapped[1:], np.asarray(mapped)[:, 1]):
         assert file_name(array) == str(path)
-    assert bu.ArrayDataSource([np.arange(4), mapped]).sample_name(np.array([2])) == str(path)
+    assert bu.ArrayDataSource([np.arange(4), mapped]).node.sample_name(np.array([2])) == str(path)
     assert file_name(np.arange(3)) is None
     assert file_name(Named("a")) is None
     # Who can name a sample goes before who can only name a file of many.
-    assert bu.ArrayDataSource([mapped, Named("a", 4)]).sample_name(np.array([2])) == "a2"
+    assert bu.ArrayDataSource([mapped, Named("a", 4)]).node.sample_name(np.array([2])) == "a2"
 
 
 def test_pictures_are_called_by_their_path() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.hooks import nodes_of
 from batchup_ng.errors import InOrderNotSupported
+from batchup_ng.graph.node import nodes_of
 from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+import functools
+from typing import Any
 
 import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source import source
+from batchup_ng.data_source.epoch import opening
 from batchup_ng.data_source.epoch_options import EpochOptions
 from batchup_ng.errors import NotReproducible
 from batchup_ng.sampling.plans.sharding import ALONE, START
 from batchup_ng.testing import assert_reproducible
 
 
-class Careless(bu.ArrayDataSource):
-    """A source that does other than it is asked to."""
-
-    instead: ClassVar[dict[str, Any]]
-
-    def plan_of(self, options: EpochOptions) -> Any:
-        return super().plan_of(dataclasses.replace(options, **self.instead))
+class RanksThatHaveEverything(bu.ArrayDataSource):
+    @staticmethod
+    def plan_by(plan: Any, options: EpochOptions) -> Any:
+        return plan(dataclasses.replace(options, shard=ALONE))
 
 
-class RanksThatHaveEverything(Careless):
-    instead: ClassVar[dict[str, Any]] = {"shard": ALONE}
-
-
-class BeginsAgain(Careless):
-    instead: ClassVar[dict[str, Any]] = {"reached": START}
+class BeginsAgain(bu.ArrayDataSource):
+    @staticmethod
+    def plan_by(plan: Any, options: EpochOptions) -> Any:
+        return plan(dataclasses.replace(options, reached=START))
 
 
 class UnequalRanks(bu.ArrayDataSource):
-    def plan_of(self, options: EpochOptions) -> Any:
-        plan: Any = super().plan_of(options)
-        plan.n_batches -= options.shard.rank
-        return plan
+    @staticmethod
+    def plan_by(plan: Any, options: EpochOptions) -> Any:
+        made = plan(options)
+        made.n_batches -= options.shard.rank
+        return made
 
 
 class Shrinks(bu.ArrayDataSource):
@@ -44,11 +43,12 @@ class Shrinks(bu.ArrayDataSource):
 
     left = 12
 
-    def plan_of(self, options: EpochOptions) -> Any:
-        type(self).left -= 1
-        plan: Any = super().plan_of(options)
-        plan.n_batches = min(plan.n_batches, type(self).left)
-        return plan
+    @classmethod
+    def plan_by(cls, plan: Any, options: EpochOptions) -> Any:
+        cls.left -= 1
+        made = plan(options)
+        made.n_batches = min(made.n_batches, cls.left)
+        return made
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,14 @@ class Shrinks(bu.ArrayDataSource):
         (Shrinks, "is read again", "epoch 1 is not the same .* it has 8 batches, and here 7.*the order that Shrinks"),
     ],
 )
-def test_it_is_found(kind: type[bu.ArrayDataSource], setting: str, says: str) -> None:
+def test_it_is_found(kind: Any, setting: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = opening.plan_of
+
+    def careless(node: Any, options: EpochOptions) -> Any:
+        return kind.plan_by(functools.partial(right, node), options)
+
+    for module in (opening, source):
+        monkeypatch.setattr(module, "plan_of", careless)
     n = 64 if kind is UnequalRanks else 200
     with pytest.raises(NotReproducible, match=says) as raised:
         assert_reproducible(kind([np.arange(n)]), pools=())

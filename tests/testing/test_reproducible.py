@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSupported, NotReproducible, SerializationError
+from batchup_ng.graph.arrays import ArraysNode
 from batchup_ng.memory.leases import Lease
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
@@ -228,10 +229,15 @@ def test_the_process() -> None:
 
 
 def test_the_thread_in_an_epoch_that_is_not_the_first() -> None:
-    class Late(bu.ArrayDataSource):
+    class LateNode(ArraysNode):
         def read(self, rows: Any, key: Any, buffers: Any) -> Any:
             elsewhere = threading.current_thread() is not threading.main_thread()
             return (rows + (key.epoch if elsewhere else 0),)
+
+    class Late(bu.ArrayDataSource, node=LateNode):
+        def __init__(self, data: list[Any]) -> None:
+            super().__init__(data)
+            self._show(LateNode(data, None, self.sampler))
 
     setting = "is made with pools=('threads',), 1 worker"
     assert caught(bu.zip(ROWS, Late([np.arange(100)])), "Late", setting, pools=("threads",)).epoch == 1
@@ -371,9 +377,14 @@ def test_a_sampler_of_ones_own(rows: Any, setting: str) -> None:
 
 
 def test_a_map_that_works_on_batches_hides_no_order_that_depends_on_their_size() -> None:
-    class Sized(bu.ArrayDataSource):
+    class SizedNode(ArraysNode):
         def row_plan(self, batch_size: int, key: Any, drop_last: bool) -> Any:
             return super().row_plan(batch_size, OrderKey(batch_size, 0), drop_last)
+
+    class Sized(bu.ArrayDataSource, node=SizedNode):
+        def __init__(self, data: list[Any]) -> None:
+            super().__init__(data)
+            self._show(SizedNode(data, None, self.sampler))
 
     caught(Sized([np.arange(100.0)]).map(each_batch, rng="batch"), "Sized", "is cut by batch_size=4", pools=())
 

@@ -463,7 +463,7 @@ def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pyte
     tries_three(monkeypatch, "threads")
     with bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2) as loader:
         behind: Any = loader._behind()
-        behind._making = behind._making._replace(made=Taken())
+        behind.node.making = behind.node.making._replace(made=Taken())
         assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
 
 

@@ -15,18 +15,18 @@ from typing import Any
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
+from ...graph.node import Node
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode
 from .state import LAST, SavedEpoch, digest, from_state
 
 MAX_TOLD = 200
 """Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
 
 
-def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
+def order_of(node: Node, options: EpochOptions, stream: bool) -> str:
     """Return the kind of order of an epoch, in words. Refuse an order that is drawn from a ``RandomState``."""
     if options.generator is not None:
         raise StateError(
@@ -34,12 +34,12 @@ def order_of(source: SourceNode, options: EpochOptions, stream: bool) -> str:
             "saved or resumed; pass an int seed as shuffle=, or True"
         )
     if options.blocks:
-        return order_by(options.chosen or proposed_blocks(source))
+        return order_by(options.chosen or proposed_blocks(node))
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
 def resumed(
-    source: SourceNode, options: EpochOptions, state: Any, stream: bool = False
+    node: Node, options: EpochOptions, state: Any, stream: bool = False
 ) -> tuple[EpochOptions, SavedEpoch]:
     """Return the options to resume an epoch, and the checked `state`. The number of the epoch is the state's.
 
@@ -47,15 +47,15 @@ def resumed(
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     saved = from_state(state)
-    own, told = identity(source)
+    own, told = identity(node)
     if saved.source != own:
         raise StateError(
             f"this state is of another source: it was saved from {saved.told}, and this is {told}; the "
             f"graph, the lengths and the samplers must be the same"
         )
-    order = order_of(source, options, stream)
+    order = order_of(node, options, stream)
     if options.blocks and "blocks" in saved.order:
-        options = dataclasses.replace(options, chosen=saved_blocks(source, saved))
+        options = dataclasses.replace(options, chosen=saved_blocks(node, saved))
     elif saved.order != order:
         wanted = ("blocks", saved.seed) if "blocks" in saved.order else saved.seed
         hint = f"; pass shuffle={wanted}" if saved.order not in ("in order", "stream") else ""
@@ -94,9 +94,9 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
             )
 
 
-def identity(source: SourceNode) -> tuple[str, str]:
+def identity(node: Node) -> tuple[str, str]:
     """Return the digest of the fingerprint of a source, and a description of the source."""
-    fingerprint = source.fingerprint()
+    fingerprint = node.fingerprint()
     text = str(fingerprint)
     try:
         own = digest(fingerprint)
@@ -108,7 +108,7 @@ def identity(source: SourceNode) -> tuple[str, str]:
     return own, text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{own[:6]}"
 
 
-def check_stream(source: SourceNode, options: EpochOptions) -> None:
+def check_stream(node: Node, options: EpochOptions) -> None:
     """Refuse options that a source without random access cannot support: shards, shuffling, leaving out bad samples."""
     if options.shard.world > 1 or options.shard.pad_mask:
         raise ArgumentError(
@@ -117,7 +117,7 @@ def check_stream(source: SourceNode, options: EpochOptions) -> None:
         )
     if options.blocks:
         raise ArgumentError("shuffle='blocks' chooses which rows are read together, and this source only streams")
-    if (options.shuffled or options.generator is not None) and not source.traits.uses_shuffle:
+    if (options.shuffled or options.generator is not None) and not node.traits.uses_shuffle:
         raise ArgumentError(
             "shuffle= cannot change the order of batches that come from an iterator (IteratorDataSource); leave it out "
             "and shuffle where they are made, or use CallableDataSource, whose function is given shuffle="

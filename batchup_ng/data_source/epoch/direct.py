@@ -7,13 +7,15 @@ import functools
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from ...batch import length
 from ...batch_layout import finished
 from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
+from ...graph.node import Node
 from ...memory.leases import Buffers
 from ...sampling.plans.rows import planned_samples
-from ..hooks import SourceNode
+from ..epoch_options import EpochOptions
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures
@@ -54,23 +56,23 @@ class DirectRunner(Runner):
             self._batches.close()
 
 
-def direct_batches(source: SourceNode, epoch: Epoch, buffers: Buffers) -> Batches:
+def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:
     """Yield the batches of an epoch that has a plan, in memory from `buffers`."""
     options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
     assert plan is not None
-    failures = Failures(source, epoch, policy)
+    failures = Failures(node, epoch, policy)
     # With an int seed, all draws are a function of it. Otherwise the user's generators continue, as in BatchUp.
-    seeded = options.shuffled and source.traits.runs_user_code
+    seeded = options.shuffled and node.traits.runs_user_code
     make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
     for planned in plan:
         _, rows, key = planned
-        batch = make(source, rows, key, buffers)
+        batch = make(node, rows, key, buffers)
         if type(batch) is not PartialBatch:
             n = planned_samples(rows, batch)
             accounting.settle(planned.number, n, n, 0, "memory")
             yield batch
         else:
-            remade = functools.partial(make.__call__, source, key=key, buffers=buffers)
+            remade = functools.partial(make.__call__, node, key=key, buffers=buffers)
             batch = failures.resolved(planned, batch, remade)
             failures.settle(planned, batch, "memory")
             if batch.kept:
@@ -108,3 +110,19 @@ class StreamRunner(DirectRunner):
         batch = super().__next__()
         self.latest = self._now()
         return batch
+
+
+def whole_stream(node: Node, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
+    """Return an iterator of the batches for `options`, made on the calling thread."""
+    stream = node.stream(options, path)
+    return _without_short_last(stream, options.batch_size) if options.drop_last else stream
+
+
+def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
+    held = None
+    for batch in stream:
+        if held is not None:
+            yield held
+        held = batch
+    if held is not None and length(held) >= batch_size:
+        yield held

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +13,11 @@ from ...error_context import described, place_of, raise_if_of_signal_handler, sh
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import FEW_SAMPLES, ErrorPolicy
+from ...graph.node import Node
 from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
-from ..hooks import ReadsRows
 from .opening import Epoch
 
 MAX_SHOWN = 1000
@@ -30,16 +29,16 @@ MAX_REPLACEMENTS = 32
 LATER = "which could be made at a later try"
 """Text for a batch whose exception did not recur."""
 
-_WARNED: weakref.WeakValueDictionary[tuple[int, bool], Any] = weakref.WeakValueDictionary()
-"""Sources with a past warning, by ``id`` and kind: True for a batch that was made again, False for a bad sample. One
-warning is enough, because mostly the same samples fail in each epoch."""
+FAILED_SAMPLE, FAILED_BATCH = "sample", "batch"
+"""The warnings of a bad sample, and of a batch that was made again. One of each kind is enough for a source, because
+mostly the same samples fail in each epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Failures:
     """Applies the error policy of one epoch to the batches that failed."""
 
-    source: ReadsRows  # knows the names of samples
+    source: Node  # knows the names of samples
     epoch: Epoch
     policy: ErrorPolicy
 
@@ -132,9 +131,9 @@ class Failures:
 
     def _warn(self, what: str, error: BatchError) -> None:
         """Warn of the first tolerated error of its kind in this source."""
-        kind = id(self.epoch.source), error.row is None
-        if kind not in _WARNED:
-            _WARNED[kind] = self.epoch.source
+        kind, warned = FAILED_BATCH if error.row is None else FAILED_SAMPLE, self.epoch.node.notes.warned
+        if kind not in warned:
+            warned.add(kind)
             warn_consumer(
                 f"{what}: {shortened(str(error), MAX_SHOWN)}; others of this source are not warned of; the iterator's "
                 f".errors lists those of its epoch",
@@ -178,7 +177,7 @@ class Failures:
 
         A state that is saved then begins with this batch.
         """
-        n = self.epoch.source.num_samples()
+        n = self.epoch.node.num_samples()
         share = None if n in (None, math.inf) else -(-int(n) // self.epoch.options.shard.world)
         # If the epoch was begun with fewer ranks, this rank may have handed out more than its share.
         limit, rule = self.policy.limit(None if share is None else max(share, so_far), so_far)

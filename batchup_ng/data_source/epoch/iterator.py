@@ -14,6 +14,7 @@ from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
 from .iterator_views import reason
 from .opening import Epoch, Runner, prepare
+from .starting import start
 from .state_file import read_state, write_state
 
 HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
@@ -247,10 +248,10 @@ class BatchIterator(Iterator[Any]):
             StateError: the state is damaged, or belongs to another source, order, seed or epoch. The iterator then
                 continues as before the call.
         """
-        epoch = prepare(self._epoch.source, self._epoch.asked, state)
+        epoch = prepare(self._epoch.node, self._epoch.asked, state)
         self.break_off(NOT_LOADED)
         self._over = NOT_LOADED  # also after the end, until the state is loaded
-        self._begin(epoch, epoch.source.start(epoch))
+        self._begin(epoch, start(epoch))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON. The file then has either its old content or the whole new state.

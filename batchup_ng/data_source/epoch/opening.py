@@ -1,6 +1,6 @@
 """The steps that open an epoch: options, state, plan, runner, iterator.
 
-:func:`prepare` takes the options and checks a state. The source makes the plan, from that state on. Then the source
+:func:`prepare` takes the options and checks a state. The node makes the plan, from that state on. Then :mod:`.starting`
 starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import ArgumentTypeError, StateError
+from ...graph.node import Node, planned_epoch
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import START, Reached
-from ..blocks import proposed_blocks, warn_of_reads
+from ..blocks import nodes_in_blocks, proposed_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
-from ..hooks import SourceNode
 from .accounting import Accounting
 from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
 from .state import CANNOT, SavedEpoch, as_state, from_state
@@ -75,17 +75,17 @@ class Runner:
         self.close()
 
 
-class OpensEpochs(SourceNode):
-    """A source whose epochs can be opened."""
+class RunsEpochs(Node):
+    """A node whose epochs a pool runs, instead of the consumer's thread."""
 
     @property
     def has_plan(self) -> bool:
         """Whether its epochs have a plan. Otherwise it only streams."""
-        return self.is_random_access
+        return False
 
     def plan_of(self, options: EpochOptions) -> BatchPlan:
         """Return the plan of the epoch that `options` describe."""
-        raise self._no_random_access("plan")
+        raise self.no_random_access("plan")
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         """Start the runner of an epoch. It shares the buffer of a pool with the iterator `before`.
@@ -95,11 +95,27 @@ class OpensEpochs(SourceNode):
         raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
+def has_plan(node: Node) -> bool:
+    """Return whether the epochs of a node have a plan. Otherwise it only streams."""
+    return node.has_plan if isinstance(node, RunsEpochs) else node.is_random_access
+
+
+def plan_of(node: Node, options: EpochOptions) -> BatchPlan:
+    """Return the plan of the epoch of a node that `options` describe."""
+    if isinstance(node, RunsEpochs):
+        return node.plan_of(options)
+    options = options.opened()
+    if not options.blocks or not node.is_random_access:
+        return planned_epoch(node, options)
+    pairs = nodes_in_blocks(node, options.chosen or proposed_blocks(node))
+    return planned_epoch(node, options, {id(each): pair for each, pair in pairs})
+
+
 @dataclasses.dataclass
 class Epoch:
     """A prepared epoch."""
 
-    source: OpensEpochs
+    node: Node
     asked: EpochOptions  # as given
     options: EpochOptions  # the same with changes by a state
     plan: BatchPlan | None  # None for a stream
@@ -113,7 +129,7 @@ class Epoch:
         """Return the number of batches: an int, ``math.inf``, or None if it is not known before the end."""
         if self.chosen is not None:
             return self.n_chosen
-        return self.source.stream_count(self.options) if self.plan is None else self.plan.n_batches
+        return self.node.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
     def n_left(self) -> int:
         """Return the number of batches not handed out yet.
@@ -155,9 +171,9 @@ class Epoch:
             raise StateError(str(inner))
         if self.chosen is not None:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
-        order = order_of(self.source, options, self.plan is None)
+        order = order_of(self.node, options, self.plan is None)
         if self._identity is None:
-            self._identity = identity(self.source)
+            self._identity = identity(self.node)
         if self.plan is not None:
             reached = self.plan.reached(batches)
         else:
@@ -181,34 +197,34 @@ class Epoch:
         )
 
 
-def prepare(source: OpensEpochs, asked: EpochOptions, state: Any = None) -> Epoch:
+def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
     Raises:
         ArgumentError: a stream does not support an option.
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
-    stream = not source.has_plan
+    stream = not has_plan(node)
     options, saved, plan = asked, None, None
     if stream:
-        check_stream(source, asked)
+        check_stream(node, asked)
     else:
         options = asked.opened(None if state is None else from_state(state).seed)
     if state is not None:
-        if stream and (source.checkpointable() is None or asked.drop_last):
+        if stream and (node.checkpointable() is None or asked.drop_last):
             raise StateError(CANNOT)
-        options, saved = resumed(source, options, state, stream)
+        options, saved = resumed(node, options, state, stream)
     if stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
         if options.blocks and options.chosen is None:
-            options = dataclasses.replace(options, chosen=proposed_blocks(source))
+            options = dataclasses.replace(options, chosen=proposed_blocks(node))
         if options.chosen is not None:
-            warn_of_reads(source, options, options.chosen)
-        plan = source.plan_of(options)
+            warn_of_reads(node, options, options.chosen)
+        plan = plan_of(node, options)
         if saved is not None:
             check_reached(plan, options, saved)
-    epoch = Epoch(source, asked, options, plan, saved)
+    epoch = Epoch(node, asked, options, plan, saved)
     if saved is not None:
         epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)
     return epoch

@@ -11,11 +11,11 @@ import numpy as np
 from ...batch_layout import finished
 from ...error_context import raise_if_of_signal_handler
 from ...faults.isolation import FAILURES, PartialBatch, isolable, isolate
+from ...graph.node import Node
 from ...memory.leases import Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import globals_kept
 from ...sampling.plans.rows import planned_samples, take_rows, whole_samples
-from ..hooks import ReadsRows
 
 
 class MakeBatch(NamedTuple):
@@ -31,7 +31,7 @@ class MakeBatch(NamedTuple):
     own_thread: bool = True  # whether it runs on the consumer's own thread, where Ctrl-C ends the program
     seeded: bool = False  # whether each batch seeds the global generators
 
-    def __call__(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    def __call__(self, source: Node, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`, or a :class:`~batchup_ng.faults.isolation.PartialBatch` if samples fail."""
         try:
             return self.read(source, rows, key, buffers)
@@ -44,7 +44,7 @@ class MakeBatch(NamedTuple):
         finally:
             del failure  # its traceback holds this frame
 
-    def read(self, source: ReadsRows, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+    def read(self, source: Node, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`, ready to hand out."""
         if not (self.seeded and self.own_thread):
             batch = finished(source.read(rows, key, buffers), buffers)

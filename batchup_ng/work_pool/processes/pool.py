@@ -14,12 +14,12 @@ import weakref
 from typing import Any
 
 from ... import validation
-from ...data_source.base import AbstractDataSource
 from ...errors import SharedMemoryWarning, WorkerWarning
+from ...graph.node import Node
 from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
-from ..parallel import LONGEST
+from ..parallel import LONGEST_TIMEOUT
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
@@ -86,7 +86,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.buffers = WorkerBuffers()
         self._start_method = validation.one_of("start_method", start_method or "forkserver", START_METHODS)
         self._blas_threads = None if blas_threads is None else validation.positive_int("blas_threads", blas_threads)
-        self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST)
+        self._start_timeout = validation.number_between("start_timeout", start_timeout, 0.0, LONGEST_TIMEOUT)
         self._spill = checked_folder(spill)
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.file.fd
@@ -149,7 +149,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         weakref.finalize(constant, self._dispatcher.forget, constant.number, constant.copies).atexit = False
         return constant
 
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
+    def _own_pool(self, source: Node, stays: bool) -> AbstractWorkerPool:
         """Return a pool of one process, or of one thread if the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)

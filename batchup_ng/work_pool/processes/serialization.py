@@ -33,10 +33,10 @@ import numpy as np
 
 from ... import tensors
 from ...accessors.map_style import MapStyle
-from ...data_source.array import ArrayDataSource
-from ...data_source.base import AbstractDataSource
 from ...error_context import function_name, raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import MADE_BY_PYTHON, SerializationError, set_state, state_of, without_init
+from ...graph.arrays import ArraysNode
+from ...graph.node import Node
 from ...private_apis import CLASS_SETSTATE, classes_by_value, goes_by_name, set_class_state
 from .protocol import SMALLEST_OUTSIDE
 from .shared_arrays import FilePart, file_part, memory_of, reopened
@@ -180,7 +180,7 @@ class Packer(Pickler):
             reduced = self._reduce_array(obj)
             if reduced is not None:
                 return reduced
-        elif isinstance(obj, ArrayDataSource):  # it only takes items from its lists
+        elif isinstance(obj, ArraysNode):  # it only takes items from its lists
             self._lists.update(id(each) for each in obj.data if type(each) is MapStyle)
         elif id(obj) in self._lists and type(obj.dataset) in (list, tuple):
             items = packed_list(obj.dataset)
@@ -413,9 +413,9 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             names = [*getattr(value, "__dict__", ()), *slots]
         for key in names:
             part, step = getattr(value, key, None), f"{name}.{key}"
-            if isinstance(value, AbstractDataSource):  # name the source or function, because the path does not help
-                if isinstance(part, AbstractDataSource):
-                    step = f"the {type(part).__name__}"
+            if isinstance(value, Node):  # name the source or function, because the path does not help
+                if isinstance(part, Node):
+                    step = f"the {part.name}"
                 elif callable(part) and "fn" in key:
                     step = f"map fn {function_name(part)!r}"
             yield step, part

@@ -13,8 +13,8 @@ import weakref
 from typing import Any
 
 from ... import validation
-from ...data_source.base import AbstractDataSource
 from ...errors import ArgumentError, ArgumentTypeError, WorkerWarning
+from ...graph.node import Node
 from ...warn import warn_consumer
 from ..base import ELSEWHERE, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
@@ -133,7 +133,7 @@ class WorkerRayPool(AbstractWorkerPool):
         """
         return self._dispatcher.stats()
 
-    def _own_pool(self, source: AbstractDataSource, stays: bool) -> AbstractWorkerPool:
+    def _own_pool(self, source: Node, stays: bool) -> AbstractWorkerPool:
         """Return a pool of one actor, or of one thread if the source holds a live iterator, which cannot move."""
         if stays or not can_travel(source):
             return WorkerThreadPool(1)

@@ -1,4 +1,4 @@
-"""Base classes of sources that take each batch from another source."""
+"""Base classes of nodes that take each batch from another node."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ from typing import Any
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
-from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_source
-from .hooks import Traits, written_by_user
+from .node import Node
 
 
-class Wrapped(PlannedDataSource):
-    """A source that takes its batches from another source."""
+class WrapperNode(Node):
+    """A node that takes its batches from another node."""
 
-    def __init__(self, source: AbstractDataSource) -> None:
-        self.source = checked_source("source", source)
+    def __init__(self, source: Node) -> None:
+        super().__init__()
+        self.source = source
 
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.source,)
-
-    def own_traits(self) -> Traits:
-        return Traits(runs_user_code=written_by_user(self))
-
-    @property
-    def is_random_access(self) -> bool:
-        return self.source.is_random_access
 
     def samples_by_indices(self, indices: Any) -> Any:
         return self.source.samples_by_indices(indices)
@@ -41,17 +33,14 @@ class Wrapped(PlannedDataSource):
         return self.source.sample_name(rows)
 
 
-class SameOrder(Wrapped):
-    """A source that changes the form of each batch of another source, in the same order."""
+class SameOrderNode(WrapperNode):
+    """A node that changes the form of each batch of another node, in the same order."""
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return PlannedDataSource.read_samples(self, rows, key, buffers)  # from this source's own batch
+        return Node.read_samples(self, rows, key, buffers)  # from this node's own batch
 
-    def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.source.fingerprint()]
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        return self.source.num_samples(**kwargs)
+    def num_samples(self, **options: Any) -> Any:
+        return self.source.num_samples(**options)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         return self.source.row_plan(batch_size, key, drop_last)

@@ -1,4 +1,4 @@
-"""Sources that hand out the samples of other sources in another arrangement of rows."""
+"""Nodes that hand out the samples of other nodes in another arrangement of rows."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from ..errors import ArgumentError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
-from ..sampling.standard import check_row_numbers, row_numbers
-from .base import AbstractDataSource
-from .composite import checked_source, checked_sources, join, join_samples
-from .hooks import joined_names
-from .looking import numbered_length
-from .random_access import RandomAccessDataSource, blocks_of_part, joint_blocks
+from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
+from .composite import join, join_samples
+from .node import Node, joined_names, numbered_length
+from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
 
 
-class _Rearranged(RandomAccessDataSource):
-    """A random-access source that takes its rows from other sources."""
+class _RearrangedNode(RowsNode):
+    """A node that takes its rows from other nodes."""
 
-    def samples_by_indices_nomapping(self, indices: Any) -> Any:
-        return self.read(indices, BatchKey(), FRESH)
+    def by_rows(self, rows: Any) -> Any:
+        return self.read(rows, BatchKey(), FRESH)
 
 
-class SubsetDataSource(_Rearranged):
-    """Some samples of another source, or all if `rows` is None: see :func:`~batchup_ng.subset`."""
+class SubsetNode(_RearrangedNode):
+    """Some samples of another source, or all if `rows` is None."""
 
-    def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
-        self.source = checked_source("source", source)
+    name = "SubsetDataSource"
+
+    def __init__(self, source: Node, rows: Any = None, repeats: int = 1) -> None:
+        self.source = source
         n = numbered_length("source", source)
         self.rows = rows if rows is None else row_numbers("rows", rows)
         if self.rows is not None:
             check_row_numbers("rows", self.rows, n)
             self.rows = np.where(self.rows < 0, self.rows + n, self.rows)
         self.repeats = repeats
-        super().__init__(n if self.rows is None else len(self.rows), repeats=repeats)
+        super().__init__(StandardSampler(n if self.rows is None else len(self.rows), validation.repeats(repeats)))
 
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return (self.source,)
 
-    def fingerprint(self) -> list[Any]:
+    def described(self) -> list[Any]:
         rows = [] if self.rows is None else array_fingerprint(self.rows)
-        return [*super().fingerprint(), rows, self.source.fingerprint()]
+        return [*super().described(), rows, self.source.fingerprint()]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
@@ -67,20 +67,23 @@ class SubsetDataSource(_Rearranged):
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
 
 
-class ConcatDataSource(_Rearranged):
-    """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
+class ConcatNode(_RearrangedNode):
+    """The samples of several sources, one source after the other."""
 
-    def __init__(self, sources: Sequence[AbstractDataSource], sampler: AbstractSampler | None = None) -> None:
-        self.sources = checked_sources("sources", sources)
+    name = "ConcatDataSource"
+
+    def __init__(self, sources: Sequence[Node], sampler: AbstractSampler | None = None) -> None:
+        self.sources = list(sources)
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         self._bounds = np.cumsum([0, *lengths])
-        super().__init__(int(self._bounds[-1]), sampler=sampler)
+        n = int(self._bounds[-1])
+        super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
 
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return tuple(self.sources)
 
-    def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]
+    def described(self) -> list[Any]:
+        return [*super().described(), *[source.fingerprint() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)
@@ -118,24 +121,26 @@ class ConcatDataSource(_Rearranged):
         return source.sample_name(source.rows_at(rows - self._bounds[owner]))
 
 
-class ZipDataSource(_Rearranged):
-    """Sources of equal length, joined row by row: see :func:`~batchup_ng.zip`."""
+class ZipNode(_RearrangedNode):
+    """Sources of equal length, joined row by row."""
 
-    def __init__(self, sources: Sequence[AbstractDataSource], flatten: bool = True) -> None:
-        self.sources = checked_sources("sources", sources)
+    name = "ZipDataSource"
+
+    def __init__(self, sources: Sequence[Node], flatten: bool = True) -> None:
+        self.sources = list(sources)
         self.flatten = validation.true_or_false("flatten", flatten)
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         if len(set(lengths)) > 1:
             raise ArgumentError(
                 f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
             )
-        super().__init__(lengths[0])
+        super().__init__(StandardSampler(lengths[0]))
 
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return tuple(self.sources)
 
-    def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), *[source.fingerprint() for source in self.sources]]
+    def described(self) -> list[Any]:
+        return [*super().described(), *[source.fingerprint() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]

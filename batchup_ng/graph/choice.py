@@ -1,4 +1,4 @@
-"""The source that draws each batch from one of several sources."""
+"""The node that draws each batch from one of several nodes."""
 
 from __future__ import annotations
 
@@ -17,46 +17,41 @@ from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
-from .base import AbstractDataSource, PlannedDataSource
-from .composite import checked_sources
-from .epoch_options import EpochOptions, taken_by
+from .node import Node, Streaming, Traits
+from .user import taken_by
 
 
-class ChoiceDataSource(PlannedDataSource):
-    """A source that draws each batch whole from one of several sources.
+class ChoiceNode(Node):
+    """A node that draws each batch whole from one of several nodes.
 
     Args:
-        datasets: The sources. Their batches have the same structure.
-        stratified: True: the epoch has all batches of all sources, each source spread over the whole epoch. False: the
-            sources take turns (in a new random order each round, when shuffled). The epoch ends when a source has no
-            batch for its turn. If a source never ends or its number of batches is not known, False applies.
-
-    Raises:
-        ArgumentError: there are no sources.
-        ArgumentTypeError: an element is no data source, or `stratified` is not True or False.
+        datasets: The parts.
+        stratified: Whether an epoch has all batches of all parts, each part spread over the whole epoch.
     """
 
-    def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
-        self.datasets = checked_sources("datasets", datasets)
+    name = "ChoiceDataSource"
+
+    def __init__(self, datasets: Sequence[Node], stratified: bool = False) -> None:
+        super().__init__()
+        self.datasets = list(datasets)
         self.stratified = validation.true_or_false("stratified", stratified)
 
-    @property
-    def is_random_access(self) -> bool:
-        return all(source.is_random_access for source in self.datasets)
+    def own_traits(self) -> Traits:
+        return Traits(uses_shuffle=True)
 
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return tuple(self.datasets)
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.stratified, *[source.fingerprint() for source in self.datasets]]
+        return [self.name, self.stratified, *[source.fingerprint() for source in self.datasets]]
 
-    def num_samples(self, **kwargs: Any) -> Any:
+    def num_samples(self, **options: Any) -> Any:
         """Return the number of samples of all sources. A source of unknown length counts as 0, as in BatchUp."""
-        return sum(n for n in (source.num_samples(**kwargs) for source in self.datasets) if n is not None)
+        return sum(n for n in (source.num_samples(**options) for source in self.datasets) if n is not None)
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
-            raise self._no_random_access("samples_by_indices")
+            raise self.no_random_access("samples_by_indices")
         return self._chosen(indices).samples_by_indices(read_only(indices.sample_indices))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
@@ -69,7 +64,7 @@ class ChoiceDataSource(PlannedDataSource):
     def sample_name(self, rows: Any) -> str | None:
         return self._chosen(rows).sample_name(rows.sample_indices)
 
-    def _chosen(self, rows: Any) -> AbstractDataSource:
+    def _chosen(self, rows: Any) -> Node:
         if not isinstance(rows, ChoiceBatch):
             raise ArgumentTypeError(f"indices should be a ChoiceBatch, not a {type(rows)}")
         return self.datasets[rows.ds_index]
@@ -94,7 +89,7 @@ class ChoiceDataSource(PlannedDataSource):
         alike = self._spread(counts) or len(set(counts)) == 1
         return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known if alike else None)
 
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
         counts = [n if n in (None, math.inf) else num_batches(n, options.batch_size) for n in samples]

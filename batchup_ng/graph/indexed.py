@@ -1,4 +1,4 @@
-"""Row numbers as a column of a batch, and the source that adds them."""
+"""Row numbers as a column of a batch, and the node that adds them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import ChoiceBatch
-from .base import AbstractDataSource
-from .wrapped import SameOrder
+from .node import Node
+from .wrapped import SameOrderNode
 
 INDEX_COLUMN = "index"
 """The name of the column of row numbers in a batch that is a dict."""
@@ -42,14 +42,16 @@ def with_rows(batch: Any, *rows: np.ndarray) -> Any:
     return {INDEX_COLUMN: rows[0], **batch}
 
 
-class IndexedDataSource(SameOrder):
-    """A source that puts row numbers before the batches of another source: see the method ``with_index``."""
+class IndexedNode(SameOrderNode):
+    """A node that puts row numbers before the batches of another node."""
 
-    def __init__(self, source: AbstractDataSource) -> None:
+    name = "IndexedDataSource"
+
+    def __init__(self, source: Node) -> None:
         super().__init__(source)
         if not source.is_random_access:
             raise ArgumentTypeError(
-                f"with_index needs rows that have numbers, and this {type(source).__name__} only streams; apply it to "
+                f"with_index needs rows that have numbers, and this {source.name} only streams; apply it to "
                 f"what is handed to a pool before, or number the samples in the function that makes the batches"
             )
 

@@ -1,4 +1,4 @@
-"""The source whose batches join one batch of each of several sources."""
+"""The node whose batches join one batch of each of several nodes."""
 
 from __future__ import annotations
 
@@ -10,57 +10,40 @@ import numpy as np
 
 from .. import batch as batches
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
 from ..sampling.plans.combined import side_by_side
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, take_rows, whole_samples
-from .base import AbstractDataSource, PlannedDataSource
-from .epoch_options import EpochOptions
-from .hooks import Traits, joined_names, written_by_user
+from .node import Node, Streaming, joined_names
 
 
-class CompositeDataSource(PlannedDataSource):
-    """A source that draws a batch from each of several sources side by side, each in its own order.
+class CompositeNode(Node):
+    """A node that draws a batch from each of several nodes side by side, each in its own order.
 
-    An epoch ends with the shortest source. To make another source longer, use ``repeats``. To keep rows together that
-    belong together, use :func:`~batchup_ng.zip`.
-
-    With `batch_size`, the parts give different numbers of samples. ``batch_size=[1, 7]`` gives 7 unlabelled samples for
-    each labelled one, as in FixMatch: ``batch_iterator(64)`` then gives batches of 64 and of 448. Such a group of 1 and
-    7 counts as one sample for lengths, resuming, shards and ``on_error=``, and is never split. All parts must have
-    random access.
+    With `batch_size`, a group of so many samples of each part counts as one sample.
 
     Args:
-        datasets: The sources.
-        flatten: True: one tuple for the arrays of all sources, ``(a0, a1, b0)``. False: ``((a0, a1), (b0,))``.
-        trim: Whether the last batches are cut to the shortest of them. If False, the arrays of one batch may differ in
-            length.
-        batch_size: For each part, its number of samples per unit of the batch size of ``batch_iterator``. Default: 1
-            each. With ``batch_iterator(1)`` these are the batch sizes.
-
-    Raises:
-        ArgumentError: there are no sources; or `batch_size` does not have one number of at least 1 for each source, or
-            is given although a source only streams.
-        ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
+        datasets: The parts.
+        flatten: Whether the arrays of all parts stand in one tuple.
+        trim: Whether the last batches are cut to the shortest of them.
+        batch_size: For each part, its number of samples per unit of the batch size.
     """
 
+    name = "CompositeDataSource"
+
     def __init__(
-        self,
-        datasets: Sequence[AbstractDataSource],
-        flatten: bool = True,
-        trim: bool = True,
-        *,
-        batch_size: Sequence[int] | None = None,
+        self, datasets: Sequence[Node], flatten: bool = True, trim: bool = True, *, batch_size: Any = None
     ) -> None:
-        self.datasets = checked_sources("datasets", datasets)
+        super().__init__()
+        self.datasets = list(datasets)
         self.flatten = validation.true_or_false("flatten", flatten)
         self.trim = validation.true_or_false("trim", trim)
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
-        self._resized = any(source.traits.resizes for source in self.datasets)
+        self._resized = any(part.traits.resizes for part in self.datasets)
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
         if max(self._sizes) > 1 and not self.is_random_access:
@@ -69,28 +52,21 @@ class CompositeDataSource(PlannedDataSource):
                 "as large as what makes them says; a pool takes the composite as a whole, not its parts"
             )
 
-    @property
-    def is_random_access(self) -> bool:
-        return all(source.is_random_access for source in self.datasets)
-
-    def children(self) -> tuple[AbstractDataSource, ...]:
+    def children(self) -> tuple[Node, ...]:
         return tuple(self.datasets)
-
-    def own_traits(self) -> Traits:
-        return Traits(runs_user_code=written_by_user(self))
 
     def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]
-        return [type(self).__name__, self.trim, *sizes, *[source.fingerprint() for source in self.datasets]]
+        return [self.name, self.trim, *sizes, *[source.fingerprint() for source in self.datasets]]
 
-    def num_samples(self, **kwargs: Any) -> Any:
-        counts = [source.num_samples(**kwargs) for source in self.datasets]
+    def num_samples(self, **options: Any) -> Any:
+        counts = [source.num_samples(**options) for source in self.datasets]
         pairs = zip(counts, self._sizes, strict=True)
         return None if None in counts else min(count_batches(n, size, drop_last=True) for n, size in pairs)
 
     def samples_by_indices(self, indices: Any) -> Any:
         if not self.is_random_access:
-            raise self._no_random_access("samples_by_indices")
+            raise self.no_random_access("samples_by_indices")
         self._check_rows(indices)
         pairs = zip(self.datasets, read_only(self._ungrouped(indices)), strict=True)
         return self._joined([source.samples_by_indices(rows) for source, rows in pairs], indices)
@@ -146,11 +122,11 @@ class CompositeDataSource(PlannedDataSource):
         pairs = zip(self.datasets, self._sizes, strict=True)
         return tuple([grouped(source.rows_at(group_positions(positions, n)), n) for source, n in pairs])
 
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
         return map(self._joined, zip(*parts, strict=False))
 
-    def stream_count(self, options: EpochOptions) -> float | None:
+    def stream_count(self, options: Streaming) -> float | None:
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
 
 
@@ -202,22 +178,3 @@ def _checked_sizes(sizes: Any, n: int) -> list[int]:
             f"the second source for each of the first"
         )
     return [validation.positive_int(f"batch_size[{i}]", size) for i, size in enumerate(sizes)]
-
-
-def checked_sources(name: str, sources: Any) -> list[AbstractDataSource]:
-    """Return `sources` as a list. Raise if it is empty or an element is no data source."""
-    if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
-        raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
-    listed = [checked_source(f"{name}[{i}]", source) for i, source in enumerate(sources)]
-    if not listed:
-        raise ArgumentError(f"{name} must hold at least one data source, and is empty")
-    return listed
-
-
-def checked_source(name: str, source: Any) -> AbstractDataSource:
-    """Return `source`. Raise if it is no data source."""
-    if not isinstance(source, AbstractDataSource):
-        raise ArgumentTypeError(
-            f"{name} must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"
-        )
-    return source

@@ -1,4 +1,4 @@
-"""Sources that apply a function to the batches of another source.
+"""Nodes that apply a function to the batches of another node.
 
 A map returns a tuple or dict of arrays with one row for each sample of its batch. Any other return value raises
 `MapResultError` at once, in a plain loop and in every pool alike.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from .. import batch as batches
 from .. import validation
 from ..batch import as_batch
 from ..batch_layout import own_parts
-from ..error_context import described, function_name, note_map, note_wrong_call, raise_if_of_signal_handler
+from ..error_context import function_name, note_map, note_wrong_call
 from ..errors import ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .base import AbstractDataSource
-from .epoch.reading import with_mask
-from .epoch_options import EpochOptions
-from .hooks import Traits
-from .wrapped import SameOrder
+from .node import Node, Streaming, Traits
+from .wrapped import SameOrderNode
 
 
 def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
@@ -38,14 +35,16 @@ def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
         raise
 
 
-class MapDataSource(SameOrder):
-    """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
+class MapNode(SameOrderNode):
+    """A node that applies a function to the batches of another node."""
+
+    name = "MapDataSource"
 
     _gives_columns = True  # whether the function returns the columns of a batch; they are then checked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
-        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
+        self, source: Node, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
     ) -> None:
         super().__init__(source)
         if not callable(fn):
@@ -66,7 +65,7 @@ class MapDataSource(SameOrder):
         )
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.rng, self.source.fingerprint()]
+        return [self.name, self.rng, self.source.fingerprint()]
 
     def samples_by_indices(self, indices: Any) -> Any:
         batch = as_batch(self.source.samples_by_indices(indices))
@@ -114,7 +113,7 @@ class MapDataSource(SameOrder):
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return result
 
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         stream = map(as_batch, self.source.stream(options, (*path, 0)))
         for number, batch in enumerate(stream, options.reached.batches):
             # A stream's batches may have any length, and a map may change it, so each map counts its position.
@@ -123,15 +122,17 @@ class MapDataSource(SameOrder):
             options.counted[path] = start + n
             yield self._apply(self._mapped, batch, BatchKey(options.seed, options.epoch, number, start, path), n)
 
-    def stream_count(self, options: EpochOptions) -> float | None:
+    def stream_count(self, options: Streaming) -> float | None:
         return self.source.stream_count(options)
 
     def checkpointable(self) -> Any:
         return self.source.checkpointable()
 
 
-class SampleMapDataSource(MapDataSource):
-    """A source that applies a function to the samples of another source: see :meth:`AbstractDataSource.map_samples`."""
+class SampleMapNode(MapNode):
+    """A node that applies a function to the samples of another node."""
+
+    name = "SampleMapDataSource"
 
     _gives_columns = False
     _kinds_of_rng = (None, "sample")
@@ -156,8 +157,10 @@ class SampleMapDataSource(MapDataSource):
         return samples
 
 
-class CollateDataSource(MapDataSource):
-    """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
+class CollateNode(MapNode):
+    """A node whose batches are made from lists of samples."""
+
+    name = "CollateDataSource"
 
     _gives_columns = False
     _kinds_of_rng = (None,)
@@ -220,32 +223,3 @@ def _columns(batch: Any) -> str:
     parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
     found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
     return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)
-
-
-class ConsumerMaps(NamedTuple):
-    """Maps after a pool, applied one after the other in the consumer's process, in its ``next``.
-
-    Their results are handed out unchanged: a view, a list, a tensor on another device. Their random numbers are the
-    same as if the maps were in the source.
-    """
-
-    nodes: tuple[MapDataSource, ...]
-    pad_mask: bool = False  # whether to append an array that marks padding
-
-    def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return the batch after all maps. `key` is the key of the outermost map, `planned` the number of samples."""
-        for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
-            try:
-                batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
-            except Exception as error:
-                raise_if_of_signal_handler(error)
-                note_map(error, function_name(node.fn))
-                when = f"epoch {key.epoch}, batch {key.batch}"
-                raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
-        return with_mask(batch, key, planned) if self.pad_mask else batch
-
-
-def _parts(result: Any) -> Any:
-    """Return the result of a map as parts, to call the next map with. A single object is one part."""
-    batch = as_batch(result)
-    return batch if isinstance(batch, (tuple, Mapping)) else (batch,)

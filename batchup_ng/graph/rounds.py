@@ -1,4 +1,4 @@
-"""Sources that hand out a part of the epochs of another source, or several epochs as one."""
+"""Nodes that hand out a part of the epochs of another node, or several epochs as one."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from ..sampling.plans.combined import RoundsPlan, first_samples
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, first_rows
-from .base import AbstractDataSource
-from .epoch_options import EpochOptions
-from .wrapped import Wrapped
+from .node import Node, Streaming
+from .wrapped import WrapperNode
 
 
-class TakeDataSource(Wrapped):
-    """The first samples of each epoch: see :func:`~batchup_ng.take`."""
+class TakeNode(WrapperNode):
+    """The first samples of each epoch."""
 
-    def __init__(self, source: AbstractDataSource, n: int) -> None:
+    name = "TakeDataSource"
+
+    def __init__(self, source: Node, n: int) -> None:
         super().__init__(source)
         self.n = validation.positive_int("n", n)
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.n, self.source.fingerprint()]
+        return [self.name, self.n, self.source.fingerprint()]
 
-    def num_samples(self, **kwargs: Any) -> Any:
-        n = self.source.num_samples(**kwargs)
+    def num_samples(self, **options: Any) -> Any:
+        n = self.source.num_samples(**options)
         return None if n is None else min(n, self.n)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
@@ -44,7 +45,7 @@ class TakeDataSource(Wrapped):
     def rows_at(self, positions: Any) -> Any:
         return self.source.rows_at(positions)
 
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, batches.trim, False)
 
 
@@ -61,18 +62,20 @@ def _first(parts: Iterable[Any], n: int, cut: Callable[[Any, int], Any], drop_la
             return
 
 
-class RoundsDataSource(Wrapped):
-    """Several epochs of a source, one after the other: see :func:`~batchup_ng.repeat`."""
+class RoundsNode(WrapperNode):
+    """Several epochs of a node, one after the other."""
 
-    def __init__(self, source: AbstractDataSource, times: int) -> None:
+    name = "RoundsDataSource"
+
+    def __init__(self, source: Node, times: int) -> None:
         super().__init__(source)
         self.times = validation.repeats(times)
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.times, self.source.fingerprint()]
+        return [self.name, self.times, self.source.fingerprint()]
 
-    def num_samples(self, **kwargs: Any) -> Any:
-        n = self.source.num_samples(**kwargs)
+    def num_samples(self, **options: Any) -> Any:
+        n = self.source.num_samples(**options)
         if n is None or n == 0:
             return n
         return math.inf if self.times == -1 else n * self.times
@@ -90,7 +93,7 @@ class RoundsDataSource(Wrapped):
     def _rounds(self) -> Iterator[int]:
         return itertools.count() if self.times == -1 else iter(range(self.times))
 
-    def stream(self, options: EpochOptions, path: tuple[int, ...]) -> Iterator[Any]:
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         return _until_empty(iter(self.source.stream(options.child(which), (*path, which))) for which in self._rounds())
 
 

@@ -1,0 +1,55 @@
+"""The sources that methods of a source return, which change the batches of one other source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..graph.indexed import IndexedNode
+from ..graph.map import CollateNode, MapNode, SampleMapNode
+from ..graph.rounds import RoundsNode, TakeNode
+from .source import AbstractDataSource, PlannedDataSource, node_of
+
+
+class MapDataSource(PlannedDataSource, node=MapNode):
+    """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
+
+    def __init__(
+        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
+    ) -> None:
+        self._show(MapNode(node_of("source", source), fn, rng=rng, resizes=resizes))
+
+
+class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
+    """A source that applies a function to the samples of another source: see :meth:`AbstractDataSource.map_samples`."""
+
+    def __init__(self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None) -> None:
+        self._show(SampleMapNode(node_of("source", source), fn, rng=rng))
+
+
+class CollateDataSource(PlannedDataSource, node=CollateNode):
+    """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
+
+    def __init__(self, source: AbstractDataSource, fn: Callable[..., Any]) -> None:
+        self._show(CollateNode(node_of("source", source), fn))
+
+
+class IndexedDataSource(PlannedDataSource, node=IndexedNode):
+    """A source that puts row numbers before the batches of another source: see the method ``with_index``."""
+
+    def __init__(self, source: AbstractDataSource) -> None:
+        self._show(IndexedNode(node_of("source", source)))
+
+
+class TakeDataSource(PlannedDataSource, node=TakeNode):
+    """The first samples of each epoch: see :func:`~batchup_ng.take`."""
+
+    def __init__(self, source: AbstractDataSource, n: int) -> None:
+        self._show(TakeNode(node_of("source", source), n))
+
+
+class RoundsDataSource(PlannedDataSource, node=RoundsNode):
+    """Several epochs of a source, one after the other: see :func:`~batchup_ng.repeat`."""
+
+    def __init__(self, source: AbstractDataSource, times: int) -> None:
+        self._show(RoundsNode(node_of("source", source), times))

@@ -1,0 +1,490 @@
+"""The source that users compose: a face over a node of a graph.
+
+A source checks arguments, builds nodes, and opens epochs. ``source.node`` is what it has; only the node is sent to
+workers. The methods that compose sources build a node and ask :func:`shown` for the source that shows it. Each kind of
+source names its kind of node when its class is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from .. import validation
+from ..errors import ArgumentError, ArgumentTypeError
+from ..faults.policy import ErrorPolicy
+from ..graph.indexed import IndexedNode
+from ..graph.map import CollateNode, MapNode, SampleMapNode
+from ..graph.node import Node, numbered_length
+from ..graph.rearranged import ConcatNode, ZipNode
+from ..graph.rounds import TakeNode
+from ..graph.user import UserNode
+from ..memory.leases import FRESH
+from ..randomness import BatchKey
+from ..sampling.plans.epoch import BatchPlan
+from .composing import repeated, split_nodes, subset_of
+from .epoch.epochs import Epochs, one_epoch, series_of_epochs
+from .epoch.iterator import BatchIterator
+from .epoch.opening import plan_of
+from .epoch_options import FIRST, epoch_options
+from .filtering import filtered
+from .looking import length_of, looked_at, read_in_order
+from .reduce import ProgressFunction, batch_map_concat, batch_map_mean, shown_epoch
+
+
+class AbstractDataSource:
+    """The base class of every data source.
+
+    A custom source derives from this class and defines ``num_samples`` and ``batch_iterator``. For random access it
+    also defines ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping``.
+    """
+
+    # -- BatchUp's methods -------------------------------------------------------------------------------------------
+
+    @property
+    def is_random_access(self) -> bool:
+        """Whether batches can be made from row indices, in any order."""
+        return False
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        """Return the number of samples in an epoch: an int, ``numpy.inf``, or None if it is not known."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def batch_iterator(self, batch_size: int, **kwargs: Any) -> Iterator[Any]:
+        """Return an iterator of batches."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        """Return the batch of the rows `indices`."""
+        raise self.node.no_random_access("samples_by_indices_nomapping")
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        """Return the batch of `indices`, which number the rows that the sampler draws from."""
+        raise self.node.no_random_access("samples_by_indices")
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **kwargs: Any) -> Iterator[Any]:
+        """Return an iterator of the rows of each batch."""
+        raise self.node.no_random_access("batch_indices_iterator")
+
+    # -- the node ----------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        """The node of this source in a graph."""
+        return UserNode(self)
+
+    def children(self) -> tuple[AbstractDataSource, ...]:
+        """Return the sources that a custom source reads from, if there are any."""
+        return ()
+
+    def fingerprint(self) -> list[Any]:
+        """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists.
+
+        A saved state keeps a digest of it. Only a source with the same graph, lengths and samplers can resume from the
+        state. The pool is not included. This default has the class and the number of samples, but not the options of a
+        custom source. Override it if such options change the order.
+        """
+        return [type(self).__name__, str(self.num_samples())]
+
+    # -- functions of batches ----------------------------------------------------------------------------------------
+
+    def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> PlannedDataSource:
+        """Return a source whose batches are ``fn(*batch)``, or ``fn(**batch)`` if they are dicts.
+
+        Args:
+            fn: Called with the arrays of a batch. It returns the new batch: a tuple or list of arrays with one row per
+                sample, or a dict of such arrays.
+            rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
+                batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
+                draws per sample. Each row is a function of (seed, epoch, position in the stream, node) and does not
+                depend on the batch size. The seed comes from ``shuffle=``.
+            resizes: Whether `fn` may return more or fewer samples than it receives, such as several views of each.
+                Only maps may follow such a map, because the parts of ``concat``, ``mix``, ``zip`` and composites have
+                one sample for each row. Epochs, ranks and saved states count the planned samples.
+
+        Raises:
+            ArgumentTypeError: `fn` is not callable.
+            MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict, or arrays that
+                differ in length from each other or from its arguments.
+        """
+        return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes))
+
+    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> PlannedDataSource:
+        """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
+
+        Results of one shape are stacked to an array. Others stay a list.
+
+        Args:
+            fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict.
+            rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` for that sample alone.
+        """
+        return self._followed_by(SampleMapNode(self.node, fn, rng=rng))
+
+    def collate(self, fn: Callable[[list[Any]], Any]) -> PlannedDataSource:
+        """Return a source whose batches are ``fn(samples)``, as with PyTorch's ``collate_fn``.
+
+        This is for existing functions: ``torch.utils.data.default_collate``, the data collators of Hugging Face. They
+        need a list of single samples. To pad columns, ``map`` with :class:`~batchup_ng.PadColumns` is enough: it
+        takes the batch without that list.
+
+        Args:
+            fn: Called with a list of the samples of a batch. A sample of a :class:`~batchup_ng.MapStyle` is the result
+                of ``dataset[i]`` (a tuple, a dict, a tensor). After ``map_samples`` it is the result of that function.
+                Otherwise it is a tuple with a row of each array, or a dict of these rows. The result of `fn` is the
+                batch, unchanged. A map that follows takes a list as a tuple, and a dict by name.
+        """
+        return self._followed_by(CollateNode(self.node, fn))
+
+    def _followed_by(self, node: MapNode) -> PlannedDataSource:
+        return shown(node)
+
+    # -- composing ---------------------------------------------------------------------------------------------------
+
+    def take(self, n: int) -> PlannedDataSource:
+        """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""
+        return shown(TakeNode(self.node, n))
+
+    def repeat(self, times: int = -1) -> PlannedDataSource:
+        """Return several epochs as one, -1 without end: see :func:`batchup_ng.repeat`."""
+        return shown(repeated(self.node, times))
+
+    def subset(self, rows: Any = None, *, exclude: Any = None) -> PlannedDataSource:
+        """Return the samples at positions `rows` of the unshuffled epoch: see :func:`batchup_ng.subset`."""
+        return shown(subset_of(self.node, rows, exclude))
+
+    def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
+        """Divide the samples at random among several sources: see :func:`batchup_ng.split`."""
+        return [shown(part) for part in split_nodes(self.node, fractions, seed, stratify)]
+
+    def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
+        """Return this source followed by the others: see :func:`batchup_ng.concat`."""
+        return shown(ConcatNode(nodes_in("sources", (self, *others)), sampler))
+
+    def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
+        """Return this source and the others side by side, sample by sample: see :func:`batchup_ng.zip`."""
+        return shown(ZipNode(nodes_in("sources", (self, *others)), flatten))
+
+    def with_index(self) -> PlannedDataSource:
+        """Return a source whose batches begin with the array of their row numbers, as with `include_indices`.
+
+        The numbers are the rows that ``batch_indices_iterator`` lists: rows of the arrays, or positions in a subset or
+        a concatenation. A composite gives an array for each part. A choice gives the number of the source, then the
+        rows in it. In a dict the row numbers are the column ``"index"``.
+
+        Raises:
+            ArgumentTypeError: the source only streams.
+        """
+        return shown(IndexedNode(self.node))
+
+    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
+        """Return a source that keeps a sample if ``predicate(*sample)`` is true.
+
+        The call reads all samples once, with their maps, and keeps a list of rows, the same in each epoch. If the
+        answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
+
+        Args:
+            predicate: Called with the parts of one sample, by name if batches are dicts. It returns True or False.
+            columns: The columns to call it with: numbers from 0 on, or names. A source of arrays then reads no others.
+                Default: all.
+
+        Raises:
+            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate does not return
+                True or False.
+            ArgumentError: there is no such column, or the epoch never ends.
+        """
+        return shown(filtered(self.node, predicate, columns))
+
+    def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:
+        """Return a source that reads each row once. Only :class:`~batchup_ng.ArrayDataSource` supports it.
+
+        Raises:
+            ArgumentTypeError: this is not an ``ArrayDataSource``.
+        """
+        raise ArgumentTypeError(
+            f"only an ArrayDataSource can be cached, not a {type(self).__name__}: rows are kept before maps, which may "
+            f"be random, and whatever their order; call cache() on the source that holds the accessors, then the rest: "
+            f"ArrayDataSource([files, labels]).cache().map(...)"
+        )
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of samples in an epoch.
+
+        Raises:
+            TypeError: the epoch never ends, or the number is not known.
+        """
+        return length_of(self.node)
+
+    def __bool__(self) -> bool:
+        return True  # otherwise Python calls len(), which some do not have
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return samples of epoch 0 without ``shuffle=``, with all maps applied.
+
+        This is for inspection. Training reads whole batches with ``batch_iterator``.
+
+        Args:
+            which: A whole number gives one sample, nested like the batch, without the batch's axis. A slice, an array
+                or list of whole numbers, or a boolean mask gives a batch.
+
+        Raises:
+            IndexError: there is no such sample.
+            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
+            ArgumentError: the epoch never ends.
+        """
+        return looked_at(which, self._numbered_length(), self._in_order)
+
+    def _numbered_length(self) -> int:
+        return numbered_length("source", self.node)
+
+    def _in_order(self, positions: np.ndarray) -> Any:
+        return read_in_order(self.node, positions)
+
+    def __iter__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{type(self).__name__} is not iterated over itself; iterate over source.batch_iterator(batch_size), or "
+            f"look at single samples with source[i]"
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.node)
+
+    def _repr_html_(self) -> str:
+        return self.node._repr_html_()
+
+    # -- over an epoch -----------------------------------------------------------------------------------------------
+
+    def batch_map_concat(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the results of ``func(*batch)`` joined over an epoch: see :func:`~batchup_ng.batch_map_concat`.
+
+        Args:
+            batch_size: Samples per batch.
+            **kwargs: Options of ``batch_iterator``.
+
+        Raises:
+            ArgumentError: the epoch never ends and `n_batches` is not given.
+        """
+        epoch = shown_epoch(self, batch_size, progress_iter_func, n_batches, kwargs)
+        return batch_map_concat(func, epoch, None, n_batches, prepend_args)
+
+    def batch_map_mean(
+        self,
+        func: Callable[..., Any],
+        batch_size: int,
+        progress_iter_func: ProgressFunction | None = None,
+        sum_axis: int | None = None,
+        n_batches: int | None = None,
+        prepend_args: tuple[Any, ...] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...] | None:
+        """Return the mean of ``func(*batch)`` over an epoch: see :func:`~batchup_ng.batch_map_mean`.
+
+        Options are as for :meth:`batch_map_concat`.
+        """
+        epoch = shown_epoch(self, batch_size, progress_iter_func, n_batches, kwargs)
+        return batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)
+
+
+class PlannedDataSource(AbstractDataSource):
+    """A source of the library: over arrays, over other sources, or with a pool. It opens epochs.
+
+    It has a plan if all nodes of its graph have random access; otherwise it streams.
+    """
+
+    _faces: ClassVar[dict[type[Node], type[PlannedDataSource]]] = {}
+    _node: Any
+    """The node, of the kind that the class names."""
+
+    def __init_subclass__(cls, node: type[Node] | None = None, **options: Any) -> None:
+        """Note which class shows this kind of node."""
+        super().__init_subclass__(**options)
+        if node is not None:
+            PlannedDataSource._faces[node] = cls
+
+    def _show(self, node: Any) -> None:
+        """Become the source that shows `node`."""
+        node.name = type(self).__name__
+        self._node = node
+
+    @property
+    def node(self) -> Node:
+        """The node of this source in a graph."""
+        made: Node = self._node
+        return made
+
+    def fingerprint(self) -> list[Any]:
+        """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists."""
+        return self.node.fingerprint()
+
+    @property
+    def is_random_access(self) -> bool:
+        """Whether batches can be made from row indices, in any order."""
+        return self.node.is_random_access
+
+    def num_samples(self, **kwargs: Any) -> Any:
+        """Return the number of samples in an epoch: an int, ``numpy.inf``, or None if it is not known."""
+        return self.node.num_samples(**kwargs)
+
+    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
+        """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources that combine others.
+
+        The arguments are as for ``plan``.
+        """
+        if not self.is_random_access:
+            raise self.node.no_random_access("batch_indices_iterator")
+        return (planned.rows for planned in self.plan(batch_size, shuffle, **options))
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        """Return the batch of the rows `indices`, as the plan has them."""
+        if not self.is_random_access:
+            raise self.node.no_random_access("samples_by_indices_nomapping")
+        return self.node.read(indices, BatchKey(), FRESH)
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        """Return the batch of `indices`, which number the rows that the samplers draw from."""
+        return self.node.samples_by_indices(indices)
+
+    @validation.known_names()
+    def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST, drop_last: bool = False) -> BatchPlan:
+        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
+
+        The arguments are as for :meth:`batch_iterator`.
+
+        Raises:
+            TypeError: the source has no random access.
+        """
+        return plan_of(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
+
+    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
+    def batch_iterator(
+        self,
+        batch_size: int,
+        shuffle: Any = None,
+        *,
+        epoch: int = FIRST,
+        drop_last: bool = False,
+        shard: Any = None,
+        uneven: str = "pad",
+        pad_mask: bool = False,
+        on_error: str | ErrorPolicy | None = None,
+        state: Any = None,
+        **own: Any,
+    ) -> BatchIterator:
+        """Return an iterator of the batches of one epoch. A pool begins to make them now.
+
+        Args:
+            batch_size: Samples per batch. The last batch may have fewer.
+            shuffle: None: in order. An int: a seed; the order is a function of it and of `epoch`. True: the seed is
+                drawn from NumPy's global state when the epoch opens; a ``numpy.random.Generator``: from that. A
+                ``RandomState``: the order is drawn from it, exactly as in BatchUp. ``("blocks", seed)``: a function of
+                the seed, with a :class:`~batchup_ng.BlockShuffleSampler`. The accessors choose its blocks, which are
+                cheap to read together, and how many to mix at a time. ``"blocks"`` draws its seed as True does.
+            epoch: Number of the epoch. With a seed, each number has its own order; :meth:`epochs` counts the numbers.
+                If only `state` is given, its number applies.
+            drop_last: Whether to leave out a last batch that is not whole.
+            shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes. All have the same number of
+                batches, and batch k of rank r is batch k·world + r of all. ``"auto"`` reads the environment that
+                torchrun, JAX, MPI or SLURM set.
+            uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do if the samples at the end cannot be divided evenly;
+                see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
+            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. The
+                n samples are the planned ones, even if maps return more or fewer, without those that
+                ``on_error="skip"`` left out.
+            on_error: Action on samples that cannot be made: ``"raise"`` an error that names the sample, the default;
+                ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. The default of a
+                pool's source is the policy given to ``parallel_data_source``.
+            state: Resume from this result of ``state_dict`` of an iterator of this epoch, here or elsewhere.
+            **own: Options for the user's function in a :class:`~batchup_ng.CallableDataSource`, if there is one.
+
+        Raises:
+            ArgumentError: the batch size is below 1, or an option has a value that is not allowed.
+            ArgumentTypeError: an option is misspelt, or of a wrong kind.
+            StateError: the state is damaged, or belongs to another source, order, seed or epoch.
+        """
+        began = time.perf_counter()
+        options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
+        iterator = one_epoch(self.node, options, state)
+        iterator.start_seconds = time.perf_counter() - began
+        return iterator
+
+    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
+    def epochs(
+        self,
+        n: int | None,
+        batch_size: int,
+        shuffle: Any = None,
+        *,
+        start: int = 0,
+        drop_last: bool = False,
+        shard: Any = None,
+        uneven: str = "pad",
+        pad_mask: bool = False,
+        on_error: str | ErrorPolicy | None = None,
+        state: Any = None,
+        **own: Any,
+    ) -> Epochs:
+        """Return an iterator of epochs. Each is an iterator of its batches, and its ``epoch`` is its number.
+
+        A pool keeps its buffer full from one epoch to the next: when all batches of an epoch are under way, it makes
+        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (With a
+        ``RandomState``, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for the next
+        epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect these
+        iterators in a list; loop over one after the other.
+
+        Args:
+            n: Number of epochs; None for no end.
+            batch_size: This and the other arguments not listed here are as for :meth:`batch_iterator`.
+            start: Number of the first epoch.
+            state: Resume from this result of ``state_dict`` of one of the iterators, in the middle of its epoch, and
+                continue with the epochs that follow. `n` counts from `start`, so a restarted program makes the same
+                call.
+
+        Raises:
+            StateError: the state is damaged, or belongs to an epoch that is not in this range.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> for batches in bu.ArrayDataSource([np.arange(3)]).epochs(2, batch_size=2):
+        ...     print(batches.epoch, [x.tolist() for (x,) in batches])
+        0 [[0, 1], [2]]
+        1 [[0, 1], [2]]
+        """
+        options = epoch_options(batch_size, shuffle, start, drop_last, shard, uneven, pad_mask, on_error, own)
+        return series_of_epochs(self.node, options, n, state)
+
+
+def shown(node: Node) -> PlannedDataSource:
+    """Return the source that shows `node`, a node of the library."""
+    made = object.__new__(PlannedDataSource._faces[type(node)])
+    made._show(node)
+    return made
+
+
+def node_of(name: str, source: Any) -> Node:
+    """Return the node of `source`. Raise if it is no data source."""
+    if not isinstance(source, AbstractDataSource):
+        raise ArgumentTypeError(
+            f"{name} must be a data source, not a {type(source).__name__}; wrap arrays in ArrayDataSource"
+        )
+    return source.node
+
+
+def nodes_in(name: str, sources: Any) -> list[Node]:
+    """Return the nodes of `sources`. Raise if there are none, or an element is no data source."""
+    if isinstance(sources, AbstractDataSource) or not isinstance(sources, Iterable):
+        raise ArgumentTypeError(f"{name} must be a list of data sources, not a {type(sources).__name__}; pass [a, b]")
+    listed = [node_of(f"{name}[{i}]", source) for i, source in enumerate(sources)]
+    if not listed:
+        raise ArgumentError(f"{name} must hold at least one data source, and is empty")
+    return listed

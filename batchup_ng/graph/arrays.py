@@ -1,0 +1,187 @@
+"""The node over arrays and other objects that can be indexed like arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..accessors.base import gather, sample_name
+from ..accessors.cached import Cached
+from ..accessors.image_bytes import ImageBytes
+from ..accessors.map_style import MapStyle
+from ..accessors.packed_texts import PackedTexts
+from ..accessors.pictures import Pictures
+from ..accessors.ragged import Ragged
+from ..accessors.storage import FileBytes
+from ..accessors.storage.base import StoredRows
+from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
+from ..batch_layout import of_its_own
+from ..display import array_words, listed, printable
+from ..memory.leases import FRESH, Buffers
+from ..memory.paging import file_name
+from ..randomness import BatchKey
+from ..sampling.base import AbstractSampler
+from ..sampling.plans.rows import read_only
+from ..validation import positive_int
+from .indexed import with_rows
+from .node import Traits, joined_names
+from .rows import LIBRARY, RowsNode, UserMethods, joint_blocks
+
+DEFAULT_WINDOW_BLOCKS = 16
+"""Number of blocks to mix if an accessor has no ``natural_window``."""
+
+DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
+"""Accessors whose ``repr`` describes them."""
+
+
+class ArraysNode(RowsNode):
+    """A node over columns, which are arrays and accessors of one length.
+
+    Args:
+        data: The columns.
+        names: Their names, if batches are dicts.
+        sampler: The order of the rows.
+        include_indices: Whether each batch begins with its row numbers.
+        own: Methods of a user's class that go before those of the node.
+    """
+
+    name = "ArrayDataSource"
+
+    def __init__(
+        self,
+        data: Sequence[Any],
+        names: tuple[str, ...] | None,
+        sampler: AbstractSampler,
+        include_indices: bool = False,
+        own: UserMethods = LIBRARY,
+    ) -> None:
+        super().__init__(sampler, own)
+        self.data = list(data)
+        self.names = names
+        self.include_indices = include_indices
+        self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
+        self._runs_user_code = own != LIBRARY or not all(map(_is_plain, self.data))
+        self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
+        self._draws = any(getattr(array, "draws", False) for array in self.data)
+        self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
+
+    @property
+    def columns(self) -> Any:
+        """The columns in the structure of a batch: a tuple, or a dict by name."""
+        return tuple(self.data) if self.names is None else dict(zip(self.names, self.data, strict=True))
+
+    def with_data(self, data: Sequence[Any], own: UserMethods = LIBRARY) -> ArraysNode:
+        """Return this node over other columns of the same rows."""
+        return ArraysNode(data, self.names, self.sampler, self.include_indices, own)
+
+    def natural_blocks(self) -> tuple[int, int] | None:
+        found = [_stored(array) for array in self.data]
+        told = [
+            (a.natural_block, getattr(a, "natural_window", DEFAULT_WINDOW_BLOCKS))
+            for a in found
+            if hasattr(a, "natural_block")
+        ]
+        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
+        n = len(self.data[0])
+        # Blocks of one row do not restrict the order, nor does an array that fits into one window.
+        blocks = [(block, window) for block, window in blocks if block > 1] or blocks
+        return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
+
+    def rows_kept(self) -> float:
+        found = [_stored(array) for array in self.data]
+        kept = [array.rows_kept for array in found if hasattr(array, "rows_kept")]
+        return min([n for n in kept if n < len(self.data[0])], default=math.inf)
+
+    def _facts(self) -> list[str]:
+        words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]
+        named = words if self.names is None else map("{}: {}".format, map(printable, self.names), words)
+        return [*super()._facts(), listed(list(named))]
+
+    def own_traits(self) -> Traits:
+        return Traits(
+            runs_user_code=self._runs_user_code,
+            uses_shuffle=True,
+            orders_rows=True,
+            spreads_reads=self._spreads_reads,
+        )
+
+    def described(self) -> list[Any]:
+        return [*super().described(), len(self.data)]
+
+    def by_rows(self, rows: Any) -> Any:
+        return self.gathered(rows, FRESH, BatchKey()) if self.own.reader is None else self.own.reader(rows)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        if self.own.reader is not None:
+            return of_its_own(self.own.reader(read_only(rows)))
+        return self.gathered(rows, buffers, key)
+
+    def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        if self.own.reader is not None or not self._has_samples:
+            return super().read_samples(rows, key, buffers)
+        columns = [
+            array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(place))
+            for place, array in enumerate(self.data)
+        ]
+        if len(columns) == 1 and self.names is None:
+            taken = list(columns[0])
+        else:
+            taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+        return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
+
+    def sample_name(self, rows: Any) -> str | None:
+        """Return the accessors' names for the row, or else the files that the arrays are mapped from."""
+        own = joined_names(sample_name(array, int(rows[0])) for array in self.data)
+        return joined_names(map(file_name, self.data)) if own is None else own
+
+    def gathered(self, rows: Any, buffers: Buffers, key: BatchKey) -> Any:
+        """Return the batch of `rows` of the columns."""
+        if self._has_accessors:
+            rows = read_only(rows)
+        if self._draws:
+            parts = [gather(array, rows, buffers, key.child(place)) for place, array in enumerate(self.data)]
+        else:
+            parts = [gather(array, rows, buffers) for array in self.data]
+        batch = tuple(parts) if self.names is None and not self._has_samples else self._batch(parts)
+        if not self.include_indices:
+            return batch
+        # A copy, because the rows belong to the plan and the batch to the consumer.
+        return with_rows(batch, np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows))
+
+    def _batch(self, parts: list[Any]) -> Any:
+        """Join the parts of a batch. The arrays of a map-style data set stand side by side with the others."""
+        if self.names is not None:
+            return dict(zip(self.names, parts, strict=True))
+        if len(parts) == 1 and self._has_samples and isinstance(parts[0], dict):
+            return parts[0]  # a map-style data set whose samples are dicts
+        columns: list[Any] = []
+        for array, part in zip(self.data, parts, strict=True):
+            columns.extend(part if isinstance(array, MapStyle) and isinstance(part, tuple) else [part])
+        return tuple(columns)
+
+
+def _unscaled(array: Any) -> Any:
+    """Return the accessor inside wrappers that scale or cache its values."""
+    if type(array) is Cached:
+        return _unscaled(array.accessor)
+    return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
+
+
+def _stored(array: Any) -> Any:
+    """Return the accessor that reads from storage, inside wrappers that scale, cache or decode its rows."""
+    array = _unscaled(array)
+    return _stored(array.encoded) if type(array) is ImageBytes else array
+
+
+def _is_plain(array: Any) -> bool:
+    """Return whether only the library's own code reads the rows."""
+    array = _unscaled(array)
+    if type(array) is ImageBytes:
+        return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
+    if type(array) is Ragged:
+        return _is_plain(array.values)
+    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes))
+    return plain or (isinstance(array, StoredRows) and not array.runs_user_code)

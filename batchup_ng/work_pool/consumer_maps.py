@@ -1,0 +1,41 @@
+"""Maps after a pool, which run in the consumer's process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..batch import as_batch
+from ..data_source.epoch.reading import with_mask
+from ..error_context import described, function_name, note_map, raise_if_of_signal_handler
+from ..graph.map import MapNode
+from ..randomness import BatchKey
+
+
+class ConsumerMaps(NamedTuple):
+    """Maps after a pool, applied one after the other in the consumer's process, in its ``next``.
+
+    Their results are handed out unchanged: a view, a list, a tensor on another device. Their random numbers are the
+    same as if the maps were in the source.
+    """
+
+    nodes: tuple[MapNode, ...]
+    pad_mask: bool = False  # whether to append an array that marks padding
+
+    def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return the batch after all maps. `key` is the key of the outermost map, `planned` the number of samples."""
+        for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
+            try:
+                batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
+            except Exception as error:
+                raise_if_of_signal_handler(error)
+                note_map(error, function_name(node.fn))
+                when = f"epoch {key.epoch}, batch {key.batch}"
+                raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
+        return with_mask(batch, key, planned) if self.pad_mask else batch
+
+
+def _parts(result: Any) -> Any:
+    """Return the result of a map as parts, to call the next map with. A single object is one part."""
+    batch = as_batch(result)
+    return batch if isinstance(batch, (tuple, Mapping)) else (batch,)
