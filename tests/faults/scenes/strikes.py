@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import signal
 import sys
 import weakref
@@ -51,10 +52,12 @@ class Strike:
         self._left = n
         self._number = number
         self._lines = lines
+        self._collects = False
         self.done = False
         self.where = ""
 
     def __enter__(self) -> Strike:
+        gc.callbacks.append(self._note_collection)
         if self._lines:
             sys.settrace(self._trace)
         else:
@@ -64,6 +67,12 @@ class Strike:
     def __exit__(self, *exc: object) -> None:
         sys.settrace(None)
         sys.setprofile(None)
+        if self._note_collection in gc.callbacks:
+            gc.callbacks.remove(self._note_collection)
+
+    def _note_collection(self, phase: str, _: Any) -> None:
+        """Note whether the collector runs: it throws away generators, where Python does not deal with signals."""
+        self._collects = phase == "start"
 
     def _profile(self, frame: Any, event: str, _: Any) -> None:
         # Not a generator that is thrown away half-way: Python does not deal with signals there.
@@ -79,7 +88,7 @@ class Strike:
 
     def _step(self, frame: Any) -> None:
         self._left -= 1
-        if self._left < 0 and not self.done and not in_finalizer(frame):
+        if self._left < 0 and not self.done and not self._collects and not in_finalizer(frame):
             sys.settrace(None)
             sys.setprofile(None)
             self.done = True
