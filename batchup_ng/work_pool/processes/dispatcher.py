@@ -262,11 +262,15 @@ class Dispatcher:
             self._break(error)
             raise
 
-    def _break(self, error: BaseException) -> None:
-        self._broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
-        self._broken.__cause__ = error
+    def _break(self, error: BaseException) -> WorkerDied:
+        """Close the pool, because its dispatcher failed. Return the error for the tasks."""
+        if self._broken is None:
+            broken = WorkerDied(f"the pool's dispatcher failed: {error!r}")
+            broken.__cause__ = error
+            self._broken = broken
         self._closed = True
         self._turn.open = False
+        return self._broken
 
     def _look(self) -> float:
         """Do what is due, unless that was done just now. Return the seconds until the next look."""
@@ -305,30 +309,37 @@ class Dispatcher:
         now = time.monotonic()
         done: list[tuple[Frame, ProcessJob, Slot | None]] = []
         actions: list[Action[WorkerHandle, ProcessJob]] = []
-        with self._lock:
-            for frame in frames:
-                kind = frame.kind
-                if kind >= Kind.RESULT and frame.number:
-                    job, slot = worker.sent.pop(frame.number)
-                    actions += self._schedule.result(worker, job, now)
-                    done.append((frame, job, slot))
-                elif kind is Kind.READY:
-                    actions += self._schedule.ready(worker, now)
-                elif kind is Kind.LOADED:
-                    self._schedule.loaded(worker, now)
-                else:
-                    worker.start_error = frame.load()
-            self._do(actions)
-        for frame, job, slot in done:
-            job.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
-            if frame.kind is not Kind.ERROR:
-                for constant in job.task[3]:
-                    if room != constant.slot_bytes:
-                        constant.saw(room)
-            if frame.buffers:
-                resolve(frame, slot)
-            job.task = DONE
-            job.set_result(frame)
+        try:
+            with self._lock:
+                for frame in frames:
+                    kind = frame.kind
+                    if kind >= Kind.RESULT and frame.number:
+                        job, slot = worker.sent.pop(frame.number)
+                        actions += self._schedule.result(worker, job, now)
+                        done.append((frame, job, slot))
+                    elif kind is Kind.READY:
+                        actions += self._schedule.ready(worker, now)
+                    elif kind is Kind.LOADED:
+                        self._schedule.loaded(worker, now)
+                    else:
+                        worker.start_error = frame.load()
+                self._do(actions)
+            for frame, job, slot in done:
+                job.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
+                if frame.kind is not Kind.ERROR:
+                    for constant in job.task[3]:
+                        if room != constant.slot_bytes:
+                            constant.saw(room)
+                if frame.buffers:
+                    resolve(frame, slot)
+                job.task = DONE
+                job.set_result(frame)
+        except BaseException as error:
+            broken = self._break(error)
+            for _, job, _ in done:  # the schedule has finished with them, so nobody else would fail them
+                if not job.done():
+                    job.fail(broken)
+            raise
 
     def _lost(self, worker: WorkerHandle) -> None:
         """Bury a worker that is gone. Hand out its tasks again."""

@@ -18,6 +18,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import rereading
+from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
 
@@ -96,6 +97,22 @@ def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.Mon
             most.cancel()
             most.join()
             busy.join()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_results_that_were_read_as_the_dispatcher_failed_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*about: Any) -> Any:
+        raise ValueError("a bug")
+
+    with bu.WorkerProcessPool(1) as pool:
+        one(pool, os.getpid)
+        monkeypatch.setattr(dispatcher, "transport_and_room", failing)
+        job = pool.submit((abs, (-3,), {}))  # nobody waits, so that the thread of the dispatcher reads
+        wait_until(job.done)
+        with pytest.raises(WorkerDied, match=r"the pool's dispatcher failed: .*a bug"):
+            job.result()
+        with pytest.raises(WorkerDied, match="this pool is broken"):
+            pool.submit((abs, (-3,), {}))
 
 
 def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None:
