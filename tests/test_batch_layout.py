@@ -203,7 +203,7 @@ def test_every_way_hands_out_the_same_layout(name: str, pools: list[AbstractWork
 def reading(source: Any, batch_size: int) -> Any:
     """Yield the batches of a source as they are read."""
     for planned in source.plan(batch_size, 3):
-        yield source.read(planned.rows, planned.key, Buffers())
+        yield source.node.read(planned.rows, planned.key, Buffers())
 
 
 def test_a_stream_that_is_prefetched_has_that_layout(pools: list[AbstractWorkerPool]) -> None:

@@ -63,7 +63,7 @@ CONSUMER = {
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
 
 READING = {
-    "accessors.base", "memory.paging", "batch_layout", "data_source.array", "data_source.epoch.reading"
+    "accessors.base", "memory.paging", "batch_layout", "graph.arrays", "data_source.epoch.reading"
 }  # fmt: skip
 """What reads the rows of arrays."""
 

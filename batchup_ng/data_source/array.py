@@ -38,6 +38,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
             be indexed.
         ArgumentError: `data` is empty, or its arrays differ in length.
 
+    >>> import numpy as np
     >>> source = ArrayDataSource([np.arange(5), np.arange(5) * 10])
     >>> [x.tolist() for x, y in source.batch_iterator(2)]
     [[0, 1], [2, 3], [4]]

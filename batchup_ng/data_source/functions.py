@@ -47,6 +47,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
         ArgumentError: as for :func:`concat`, or the weights are invalid.
         ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
 
+    >>> import numpy as np
     >>> pair = mix(ArrayDataSource([np.arange(4)]), ArrayDataSource([np.arange(10, 12)]), weights=[2, 1])
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
     [[0, 10, 1], [2, 11, 3]]
@@ -85,6 +86,7 @@ def split(
         ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, or `stratify` and `source`
             differ in length.
 
+    >>> import numpy as np
     >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
     >>> [part.num_samples() for part in parts]
     [8, 2]

@@ -51,13 +51,7 @@ class RandomAccessDataSource(PlannedDataSource):
         self.sampler = checked_sampler(length, indices, repeats, sampler)
         self.include_indices = include_indices
 
-    @property
-    def node(self) -> Node:
-        """The node of this source in a graph."""
-        made: Node | None = vars(self).get("_node")
-        return self._users_node() if made is None else made
-
-    def _users_node(self) -> UserRowsNode:
+    def _users_node(self) -> Node:
         return UserRowsNode(self, self.sampler, overridden(self))
 
     def _show(self, node: Any) -> None:

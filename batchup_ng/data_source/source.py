@@ -321,8 +321,12 @@ class PlannedDataSource(AbstractDataSource):
     @property
     def node(self) -> Node:
         """The node of this source in a graph."""
-        made: Node = self._node
-        return made
+        made: Node | None = vars(self).get("_node")
+        return self._users_node() if made is None else made
+
+    def _users_node(self) -> Node:
+        """Return a new node over a class that a user wrote."""
+        return UserNode(self)
 
     def fingerprint(self) -> list[Any]:
         """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists."""

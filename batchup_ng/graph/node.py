@@ -126,6 +126,11 @@ class Node(Shown):
         """What this process remembers of the node."""
         return self._notes
 
+    @property
+    def epoch_notes(self) -> Notes:
+        """The notes that hold the latest epoch."""
+        return self.notes
+
     # -- the graph -----------------------------------------------------------------------------------------------
 
     def children(self) -> tuple[Node, ...]:

@@ -61,8 +61,8 @@ class PoolNode(RunsEpochs):
         self._options = options
 
     @property
-    def notes(self) -> Notes:
-        return self._notes if self.maps else self.source.notes  # a program may make this node again for each epoch
+    def epoch_notes(self) -> Notes:
+        return self.notes if self.maps else self.source.notes  # a program may make this node again for each epoch
 
     def children(self) -> tuple[Node, ...]:
         return (self.source,)

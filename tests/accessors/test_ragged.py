@@ -96,7 +96,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 
 
 def test_a_source_says_what_it_is_and_runs_no_code_of_the_user() -> None:
-    assert not bu.ArrayDataSource([bu.Ragged(VALUES, OFFSETS)]).traits.runs_user_code
+    assert not bu.ArrayDataSource([bu.Ragged(VALUES, OFFSETS)]).node.traits.runs_user_code
     assert repr(bu.Ragged(VALUES, OFFSETS)) == "Ragged(5 rows of int16 (20, 2))"
     assert "Ragged(5 rows of int16 (20, 2))" in repr(bu.ArrayDataSource([bu.Ragged(VALUES, OFFSETS)]))
 

@@ -61,7 +61,7 @@ def test_pictures_and_labels_make_a_batch(tmp_path: Path) -> None:
     x, y = next(source.batch_iterator(2))
     assert (x.shape, x.dtype, y.tolist()) == ((2, 4, 5, 3), np.uint8, [0, 1])
     np.testing.assert_array_equal(x.mean((1, 2, 3)), [0, 255])
-    assert not source.traits.runs_user_code
+    assert not source.node.traits.runs_user_code
     grey = bu.from_folder(tmp_path, images=functools.partial(bu.ImageFiles, size=2, mode="L"))
     assert grey.data[0].shape == (2, 2, 2)
 
@@ -84,7 +84,7 @@ def test_files_of_another_kind_by_an_accessor_of_ones_own(tmp_path: Path) -> Non
     for extensions in (".nii.gz", [".nii.gz"]):
         source = bu.from_folder(root, extensions=extensions, images=Names)
         assert next(source.batch_iterator(9))[0].tolist() == [10, 13]
-        assert source.traits.runs_user_code
+        assert source.node.traits.runs_user_code
 
 
 def test_the_order_is_that_of_torchvision(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_every_kind_of_table_gives_the_same(kind: str, tmp_path: Path) -> None:
     assert (number.tolist(), score.tolist(), tags) == (TABLE["id"], TABLE["score"], TABLE["tags"])
     assert source.report.class_counts == {"ant": 1, "cat": 1, "dog": 2}
     assert str(source.report) == "table of 4 rows: 4 files in 3 classes\n  ant  1\n  cat  1\n  dog  2"
-    assert not source.traits.runs_user_code
+    assert not source.node.traits.runs_user_code
 
 
 @each_kind

@@ -51,7 +51,7 @@ def test_an_epoch_that_cannot_begin_is_not_the_end_of_the_others(monkeypatch: py
     with bu.SerialPool() as pool:
         source = pool.parallel_data_source(SOURCE)
         failures, of_view = [OSError("ahead"), OSError("in its turn")], list[OSError]()
-        start = source.start
+        start = source.node.start
 
         def failing(epoch: Any, *before: Any) -> Any:
             if epoch.options.epoch == 1 and failures:
@@ -64,7 +64,7 @@ def test_an_epoch_that_cannot_begin_is_not_the_end_of_the_others(monkeypatch: py
                 raise of_view[0]
             return ahead(iterator)
 
-        monkeypatch.setattr(source, "start", failing)
+        monkeypatch.setattr(source.node, "start", failing)
         epochs = handed_over(source, viewed).epochs(3, batch_size=20)
         assert numbers(next(epochs)) == [0, 20]
         for message in ("in its turn", "in the view"):

@@ -442,7 +442,7 @@ class Column(Chunked):
     def _open(self, path):
         return np.load(path, mmap_mode="r")
 
-    def _read_chunk(self, number, out):
+    def _read_chunk(self, handle, number, out):
         out[...] = 16 * number + np.arange(len(out), dtype=np.int32)[:, None]
 
 columns = [Column(sys.argv[1], 16, cache="64MB") for _ in range(6)]

@@ -112,7 +112,7 @@ def test_any_chain_of_worlds_and_batch_sizes_hands_out_the_epoch_of_one_process(
     except (InOrderNotSupported, bu.ArgumentError):  # concat of take() has no blocks
         assume(False)
     cut = isinstance(plan, SamplesPlan)
-    assume(not cut or not source.traits.draws_by_batch)  # whose draws are those of whole batches
+    assume(not cut or not source.node.traits.draws_by_batch)  # whose draws are those of whole batches
     alone = source.batch_iterator(size, shuffle, epoch=epoch, drop_last=False if cut else drop_last)
     endless = plan.n_batches == math.inf
     listed = list(islice(alone, FAR * 10 if endless else None))

@@ -72,7 +72,7 @@ def test_the_plan_gives_each_batch_on_its_own(
         assert len(expected) == min(MOST, len(plan))
     for k in reversed(range(len(expected))):
         planned = plan[k]
-        assert_same_batches([MakeBatch().read(source, planned.rows, planned.key, FRESH)], [expected[k]])
+        assert_same_batches([MakeBatch().read(source.node, planned.rows, planned.key, FRESH)], [expected[k]])
 
 
 @given(graphs(), *options)
@@ -90,7 +90,7 @@ def test_batches_have_the_size_that_was_asked_for(
 @given(graphs(endless=False), st.integers(1, 11), shuffles())
 def test_each_position_is_handed_out_once(source: Any, size: int, kind: tuple[str, int]) -> None:
     # A shuffled epoch of such a source has the rows of the epoch in order; others are made of these.
-    assume(source.permutes_rows())
+    assume(source.node.permutes_rows())
     n = int(source.num_samples())
     numbered = bu.zip(source, bu.ArrayDataSource([np.arange(n)]))
     for what in (source, numbered, bu.concat(numbered, numbered), bu.repeat(numbered, 2)):
@@ -112,7 +112,7 @@ def test_a_stratified_choice_hands_out_every_batch_of_each_part(
     choice = bu.ChoiceDataSource(parts, stratified=True)
     shuffle = shuffle_of(kind)
     counts = [sum(planned.rows.ds_index == i for planned in choice.plan(size, shuffle)) for i in range(len(parts))]
-    known = [part.row_plan(size, ANY_ORDER, False).n_in_any_order for part in parts]
+    known = [part.node.row_plan(size, ANY_ORDER, False).n_in_any_order for part in parts]
     assume(None not in known)
     assert counts == known
 

@@ -168,10 +168,10 @@ def test_the_bytes_inside_a_conversion_are_cached(paths):
     assert repr(cached.columns[0].arr_u8) == "Cached(ImageFiles, 0 of 40 rows kept in memory)"
     np.testing.assert_array_equal(cached.columns[0][:], source.columns[0][:])
     made = bu.ArrayDataSource([bu.Cached(bu.ImageFiles(paths, 8)), LABELS])
-    assert not made.traits.runs_user_code
-    assert not cached.traits.runs_user_code
-    assert made.traits.spreads_reads
-    assert cached.traits.spreads_reads
+    assert not made.node.traits.runs_user_code
+    assert not cached.node.traits.runs_user_code
+    assert made.node.traits.spreads_reads
+    assert cached.node.traits.spreads_reads
     assert cached.cache().columns[0].arr_u8 is cached.columns[0].arr_u8
 
 
@@ -182,7 +182,7 @@ def test_a_source_of_a_folder_is_one_still(tmp_path):
     source = bu.from_folder(tmp_path / "data", size=8)
     cached = source.cache(tmp_path)
     assert (cached.class_names, cached.report) == (("cat", "dog"), source.report)
-    assert not cached.traits.runs_user_code
+    assert not cached.node.traits.runs_user_code
     for mine, other in zip(cached.batch_iterator(2), source.batch_iterator(2), strict=True):
         assert_same([[mine]], [[other]])
     assert "2 of 2 rows kept in " in repr(cached)

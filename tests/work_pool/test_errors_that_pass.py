@@ -306,8 +306,11 @@ def test_the_exception_of_a_signal_handler_is_no_file_that_is_missing(
     assert len(list(tmp_path.iterdir())) == 4
 
 
-class ToldLate(bu.CallableDataSource):
-    """A source that is pickled, and shown, as a signal arrives."""
+class ToldLate:
+    """The function of a source, which is pickled as a signal arrives."""
+
+    def __call__(self, batch_size: int) -> Any:
+        return iter([(np.zeros(batch_size),)])
 
     def __reduce__(self) -> Any:
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -318,7 +321,7 @@ class ToldLate(bu.CallableDataSource):
 def test_nor_a_source_that_cannot_be_pickled(pools: list[AbstractWorkerPool]) -> None:
     signal.signal(signal.SIGUSR1, too_late)
     with pytest.raises(TooLate):
-        pools[1].prefetch(ToldLate(lambda batch_size: iter([(np.zeros(batch_size),)]))).batch_iterator(SIZE)
+        pools[1].prefetch(bu.CallableDataSource(ToldLate())).batch_iterator(SIZE)
 
 
 # -- errors of the program -------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: An
 
 def _warn_of_repeats(epoch: Epoch) -> None:
     """Warn, once per source, if an epoch has the order and shard of the previous one and neither was given a number."""
-    notes, options = epoch.node.notes, epoch.options
+    notes, options = epoch.node.epoch_notes, epoch.options
     before = notes.latest
     if before is not None and before[1].batches and REPEATS not in notes.warned:
         order, own = ((one.shuffled, one.seed, one.shard) for one in (before[0], options))

@@ -412,7 +412,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             slots: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]  # pickle goes by it
             names = [*getattr(value, "__dict__", ()), *slots]
         for key in names:
-            part, step = getattr(value, key, None), f"{name}.{key}"
+            part, step = getattr(value, key, None), name if key == "_node" else f"{name}.{key}"
             if isinstance(value, Node):  # name the source or function, because the path does not help
                 if isinstance(part, Node):
                     step = f"the {part.name}"

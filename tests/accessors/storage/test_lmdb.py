@@ -159,7 +159,7 @@ def test_columns_of_a_function_are_arrays_or_lists(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"ab", b"cde"]))
     columns = bu.LmdbRows.columns(path, decode=lambda value: {"n": len(value), "text": value.decode()})
     assert (columns["n"][:].tolist(), columns["text"][:]) == ([2, 3], ["ab", "cde"])
-    assert bu.ArrayDataSource(columns).traits.runs_user_code
+    assert bu.ArrayDataSource(columns).node.traits.runs_user_code
 
 
 def test_columns_of_a_file_with_a_broken_row_are_read_but_for_that(tmp_path: Path) -> None:

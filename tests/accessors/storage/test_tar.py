@@ -366,7 +366,7 @@ def test_pictures_are_decoded_and_broken_ones_named(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a/1.png", png(7)), ("a/1.cls", b"4"), ("a/2.png", b"no picture"), ("a/2.cls", b"5")])
     columns = bu.TarShards.columns(tmp_path / "x.tar", {"image": "jpg;png", "label": "cls"}, size=(4, 6))
     source = bu.ArrayDataSource(columns)
-    assert not source.traits.runs_user_code
+    assert not source.node.traits.runs_user_code
     batch = next(source.batch_iterator(1))
     assert batch["image"].tolist() == np.full((1, 4, 6, 3), 7).tolist()
     assert batch["label"].tolist() == [4]
@@ -375,9 +375,9 @@ def test_pictures_are_decoded_and_broken_ones_named(tmp_path: Path) -> None:
         list(source.batch_iterator(2))
     assert caught.value.source == str(tmp_path / "x.tar/a/2.png")
     assert bu.TarShards.columns(tmp_path / "x.tar", ["png"])["png"][0] == png(7)
-    assert not bu.ArrayDataSource([bu.ImageBytes([b""], 4)]).traits.runs_user_code
+    assert not bu.ArrayDataSource([bu.ImageBytes([b""], 4)]).node.traits.runs_user_code
     mine = bu.TarShards(tmp_path / "x.tar", "png", decode=bytes)
-    assert bu.ArrayDataSource([bu.ImageBytes(mine, 4)]).traits.runs_user_code
+    assert bu.ArrayDataSource([bu.ImageBytes(mine, 4)]).node.traits.runs_user_code
 
 
 def test_patterns_stand_for_their_files_in_order(tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ keys = st.none() | st.builds(OrderKey, st.integers(0, 99), st.integers(0, 9))
 def test_the_first_samples_are_those_of_the_first_batches(
     source: Any, n: int, batch_size: int, key: OrderKey | None, drop_last: bool
 ) -> None:
-    whole = source.row_plan(batch_size, key, drop_last)
+    whole = source.node.row_plan(batch_size, key, drop_last)
     plan = first_samples(whole, batch_size, n, drop_last)
     left = n
-    again = source.row_plan(batch_size, key, drop_last)
+    again = source.node.row_plan(batch_size, key, drop_last)
     for number in range(int(plan.n_batches)):
         assert again.samples_before(number) == n - left
         assert plan.samples_before(number) == n - left
@@ -113,7 +113,7 @@ def counted(plan: Any) -> list[int]:
 def test_the_first_of_millions_of_batches_are_found_without_making_them(source: Any) -> None:
     """Ten million batches would take minutes."""
     for n in (MANY // 3, 10):
-        plan = source.row_plan(20, KEY, False)
+        plan = source.node.row_plan(20, KEY, False)
         asked = counted(plan)
         first = first_samples(plan, 20, n, False)
         last = int(first.n_batches) - 1
@@ -137,8 +137,8 @@ def test_the_first_of_many_buckets_are_found_without_making_them() -> None:
 @pytest.mark.parametrize("key", [None, KEY])
 def test_any_batch_of_many_rounds_of_a_choice_is_found(parts: Any, stratified: bool, key: OrderKey | None) -> None:
     choice = bu.ChoiceDataSource([array(n) for n in parts], stratified=stratified)
-    plan = bu.repeat(choice, 300).row_plan(4, key, False)
-    rounds = [choice.row_plan(4, None if key is None else key.child(which), False) for which in range(300)]
+    plan = bu.repeat(choice, 300).node.row_plan(4, key, False)
+    rounds = [choice.node.row_plan(4, None if key is None else key.child(which), False) for which in range(300)]
     expected = [rows for each in rounds for rows in map(each.rows, range(int(each.n_batches)))]
     assert plan.n_batches == len(expected)
     for number in (len(expected) - 1, 0, len(expected) // 2):
