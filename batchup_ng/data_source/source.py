@@ -21,7 +21,7 @@ from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
-from ..graph.user import UserNode
+from ..graph.user import UserNode, refuse_methods_of_nodes
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchPlan
@@ -41,6 +41,11 @@ class AbstractDataSource:
     A custom source derives from this class and defines ``num_samples`` and ``batch_iterator``. For random access it
     also defines ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping``.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a class with a method that would never be called."""
+        super().__init_subclass__(**options)
+        refuse_methods_of_nodes(cls)
 
     # -- BatchUp's methods -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ..batch_layout import of_its_own
 from ..display import arguments
+from ..errors import ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.base import AbstractSampler
@@ -20,6 +21,10 @@ from .rows import RowsNode, UserMethods, listed_plan
 
 NEWER_OPTIONS = ("epoch", "drop_last")
 """Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
+
+
+METHODS_OF_NODES = ("own_traits", "natural_blocks", "plan_of", "read_samples", "row_plan", "rows_at", "sample_name")
+"""Methods that the library asks of a node. On a source it would never call them."""
 
 
 class BatchupSource(Protocol):
@@ -122,6 +127,17 @@ class UserRowsNode(RowsNode):
     def _facts(self) -> list[str]:
         own = super()._facts()
         return [*own, *[fact for fact in arguments(self.source) if fact not in own and not fact.startswith("length=")]]
+
+
+def refuse_methods_of_nodes(kind: type) -> None:
+    """Refuse a class of sources with a method that would never be called."""
+    for name in METHODS_OF_NODES:
+        if name in vars(kind):
+            raise ArgumentTypeError(
+                f"{kind.__name__} defines {name}(), which is a method of nodes, not of sources; define it in a "
+                f"subclass of the node, such as batchup_ng.graph.arrays.ArraysNode, and name that: "
+                f"class {kind.__name__}(..., node=...)"
+            )
 
 
 def nodes_in(source: BatchupSource) -> tuple[Node, ...]:

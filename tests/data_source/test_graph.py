@@ -142,6 +142,12 @@ def test_an_attribute_named_rng_is_no_map_that_draws() -> None:
         assert len(list(source.batch_iterator(5))) == len(list(source.batch_iterator(5))) == 2
 
 
+@pytest.mark.parametrize("kind", [bu.AbstractDataSource, bu.ArrayDataSource, bu.CompositeDataSource])
+def test_a_method_that_would_never_be_called_is_refused(kind: type) -> None:
+    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines row_plan\(\), which is a method of nodes, .* node="):
+        type("Own", (kind,), {"row_plan": unchanged})
+
+
 def test_a_users_subclass_has_the_node_of_the_librarys() -> None:
     class Own(bu.CompositeDataSource):
         more = 3
