@@ -58,11 +58,26 @@ def pytest_configure(config: pytest.Config) -> None:
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if beside is None:
+        config.pluginmanager.register(NamesFailures(config))
         # Hundreds of interpreters are started, which would all compile the package where none may write bytecode.
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
     _set_examples("thorough" if config.getoption("--thorough") else "quick")
     gc.disable()  # until all is collected: nothing of that goes
+
+
+class NamesFailures:
+    """Names a failed test at once. pytest names it at the end, which a run that is ended does not reach."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print the name of a test that has failed."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f" failed now: {report.nodeid}, {report.when}")
 
 
 def _set_examples(profile: str) -> None:
