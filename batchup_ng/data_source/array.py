@@ -11,6 +11,8 @@ from ..accessors.column import as_column
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
 from ..graph.indexed import INDEX_COLUMN
+from ..graph.node import Node
+from ..graph.rows import LIBRARY
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
@@ -73,7 +75,13 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
                 )
         columns = {name: as_column(f"data[{name!r}]", array) for name, array in given.items()}
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
-        self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices, overridden(self)))
+        self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices))
+
+    @property
+    def node(self) -> Node:
+        """The node of this source in a graph. If a user's class overrides methods, a new one each time."""
+        own = overridden(self)
+        return self._node if own == LIBRARY else self._node.owned(own)
 
     def _show(self, node: Any) -> None:
         super()._show(node)
@@ -104,7 +112,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
             ArgumentError: as ``Cached``, for example if rows differ in shape, as in a ``MapStyle``.
         """
         made = copy.copy(self)
-        made._show(self._node.with_data(cached_columns(self.data, where, limit), overridden(made)))
+        made._show(self._node.with_data(cached_columns(self.data, where, limit)))
         return made
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:

@@ -10,14 +10,11 @@ from .. import validation
 from ..errors import ArgumentError
 from ..graph.node import Node
 from ..graph.rearranged import ConcatNode, SubsetNode, ZipNode
-from ..graph.rows import UserMethods, sampler_for
-from ..graph.user import UserRowsNode
+from ..graph.rows import LIBRARY, UserMethods, sampler_for
+from ..graph.user import PACKAGE, UserRowsNode
 from ..sampling.base import AbstractSampler
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from .source import AbstractDataSource, PlannedDataSource, node_of, nodes_in
-
-PACKAGE = __name__.partition(".")[0]
-"""Name of the library's package."""
 
 
 class RandomAccessDataSource(PlannedDataSource):
@@ -39,6 +36,7 @@ class RandomAccessDataSource(PlannedDataSource):
 
     sampler: AbstractSampler
     include_indices = False
+    _asks_fingerprint = True
 
     def __init__(
         self,
@@ -73,6 +71,8 @@ class RandomAccessDataSource(PlannedDataSource):
 
 def overridden(source: RandomAccessDataSource) -> UserMethods:
     """Return the methods that a user's class of `source` overrides."""
+    if type(source).__module__.partition(".")[0] == PACKAGE:
+        return LIBRARY
 
     def users(name: str) -> Any:
         module = str(getattr(getattr(type(source), name), "__module__", ""))
@@ -100,6 +100,8 @@ def checked_sampler(length: int, indices: Any, repeats: int, sampler: Any) -> Ab
 class SubsetDataSource(RandomAccessDataSource, node=SubsetNode):
     """Some samples of another source, or all if `rows` is None: see :func:`~batchup_ng.subset`."""
 
+    _asks_fingerprint = False
+
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self._show(SubsetNode(node_of("source", source), rows, repeats))
 
@@ -114,12 +116,16 @@ class SubsetDataSource(RandomAccessDataSource, node=SubsetNode):
 class ConcatDataSource(RandomAccessDataSource, node=ConcatNode):
     """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
 
+    _asks_fingerprint = False
+
     def __init__(self, sources: Any, sampler: AbstractSampler | None = None) -> None:
         self._show(ConcatNode(nodes_in("sources", sources), sampler))
 
 
 class ZipDataSource(RandomAccessDataSource, node=ZipNode):
     """Sources of equal length, joined row by row: see :func:`~batchup_ng.zip`."""
+
+    _asks_fingerprint = False
 
     def __init__(self, sources: Any, flatten: bool = True) -> None:
         self._show(ZipNode(nodes_in("sources", sources), flatten))

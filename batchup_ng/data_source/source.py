@@ -42,6 +42,8 @@ class AbstractDataSource:
     also defines ``is_random_access``, ``batch_indices_iterator`` and ``samples_by_indices_nomapping``.
     """
 
+    _asks_fingerprint = True  # whether a user's class may have its own
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse a class with a method that would never be called."""
         super().__init_subclass__(**options)
@@ -309,8 +311,8 @@ class PlannedDataSource(AbstractDataSource):
     """
 
     _faces: ClassVar[dict[type[Node], type[PlannedDataSource]]] = {}
-    _node: Any
-    """The node, of the kind that the class names."""
+    _node: Any  # of the kind that the class names
+    _asks_fingerprint = False
 
     def __init_subclass__(cls, node: type[Node] | None = None, **options: Any) -> None:
         """Note which class shows this kind of node."""
@@ -330,7 +332,6 @@ class PlannedDataSource(AbstractDataSource):
         return self._users_node() if made is None else made
 
     def _users_node(self) -> Node:
-        """Return a new node over a class that a user wrote."""
         return UserNode(self)
 
     def fingerprint(self) -> list[Any]:

@@ -13,7 +13,6 @@ from ..display import counted, printable
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
-from ..graph.rows import LIBRARY, UserMethods
 from ..sampling.standard import StandardSampler
 
 Reader: TypeAlias = Callable[..., Any]
@@ -97,7 +96,7 @@ class FilesNode(ArraysNode):
         """The class names in the order of their numbers. Empty if there are no classes."""
         return tuple(self.report.class_counts)
 
-    def with_data(self, data: Sequence[Any], own: UserMethods = LIBRARY) -> FilesNode:
+    def with_data(self, data: Sequence[Any]) -> FilesNode:
         return FilesNode(data, self.report, self.labelled)
 
     def _facts(self) -> list[str]:

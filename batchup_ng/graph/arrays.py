@@ -73,9 +73,15 @@ class ArraysNode(RowsNode):
         """The columns in the structure of a batch: a tuple, or a dict by name."""
         return tuple(self.data) if self.names is None else dict(zip(self.names, self.data, strict=True))
 
-    def with_data(self, data: Sequence[Any], own: UserMethods = LIBRARY) -> ArraysNode:
+    def with_data(self, data: Sequence[Any]) -> ArraysNode:
         """Return this node over other columns of the same rows."""
-        return ArraysNode(data, self.names, self.sampler, self.include_indices, own)
+        return ArraysNode(data, self.names, self.sampler, self.include_indices)
+
+    def owned(self, own: UserMethods) -> ArraysNode:
+        """Return this node with the methods of a user's class. What is remembered of it stays shared."""
+        made = ArraysNode(self.data, self.names, self.sampler, self.include_indices, own)
+        made.name, made._notes = self.name, self._notes
+        return made
 
     def natural_blocks(self) -> tuple[int, int] | None:
         found = [_stored(array) for array in self.data]

@@ -23,8 +23,11 @@ NEWER_OPTIONS = ("epoch", "drop_last")
 """Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
 
 
+PACKAGE = __name__.partition(".")[0]
+"""Name of the library's package."""
+
 METHODS_OF_NODES = ("own_traits", "natural_blocks", "plan_of", "read_samples", "row_plan", "rows_at", "sample_name")
-"""Methods that the library asks of a node. On a source it would never call them."""
+"""Methods that the library asks of a node. On a source it would never call them. So is ``read(rows, key, buffers)``."""
 
 
 class BatchupSource(Protocol):
@@ -130,13 +133,17 @@ class UserRowsNode(RowsNode):
 
 
 def refuse_methods_of_nodes(kind: type) -> None:
-    """Refuse a class of sources with a method that would never be called."""
-    for name in METHODS_OF_NODES:
-        if name in vars(kind):
+    """Refuse a user's class of sources with a method that would never be called."""
+    own: Any = kind
+    if own.__module__.partition(".")[0] == PACKAGE:
+        return
+    reads = "buffers" in getattr(getattr(vars(own).get("read"), "__code__", None), "co_varnames", ())
+    for name in (*METHODS_OF_NODES, *["read"] * reads, *["fingerprint"] * (not own._asks_fingerprint)):
+        if name in vars(own):
             raise ArgumentTypeError(
-                f"{kind.__name__} defines {name}(), which is a method of nodes, not of sources; define it in a "
+                f"{own.__name__} defines {name}(), which is a method of nodes, not of such sources; define it in a "
                 f"subclass of the node, such as batchup_ng.graph.arrays.ArraysNode, and name that: "
-                f"class {kind.__name__}(..., node=...)"
+                f"class {own.__name__}(..., node=...)"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -146,6 +147,28 @@ def test_an_attribute_named_rng_is_no_map_that_draws() -> None:
 def test_a_method_that_would_never_be_called_is_refused(kind: type) -> None:
     with pytest.raises(bu.ArgumentTypeError, match=r"Own defines row_plan\(\), which is a method of nodes, .* node="):
         type("Own", (kind,), {"row_plan": unchanged})
+
+
+def test_a_fingerprint_that_no_state_would_ask_for_is_refused() -> None:
+    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines fingerprint\(\)"):
+        type("Own", (bu.CompositeDataSource,), {"fingerprint": unchanged})
+    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines read\(\)"):
+        type("Own", (bu.CompositeDataSource,), {"read": lambda self, rows, key, buffers: None})
+
+
+def test_a_copy_of_a_users_source_reads_by_its_own_attributes() -> None:
+    class Scaled(bu.ArrayDataSource):
+        scale = 1
+
+        def samples_by_indices_nomapping(self, indices: Any) -> Any:
+            return (self.scale * self.data[0][indices],)
+
+    source = Scaled([np.arange(6)])
+    other = copy.copy(source)
+    other.scale = 10
+    for made, scale in ((source, 1), (other, 10)):
+        assert [x.tolist() for (x,) in made.batch_iterator(6)] == [(scale * np.arange(6)).tolist()]
+        assert [x.tolist() for (x,) in made.map(unchanged).batch_iterator(6)] == [(scale * np.arange(6)).tolist()]
 
 
 def test_a_users_subclass_has_the_node_of_the_librarys() -> None:
