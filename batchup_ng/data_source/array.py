@@ -48,7 +48,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
     {'double': array([0, 2, 4])}
     """
 
-    _node: ArraysNode
+    _arrays: ArraysNode
 
     def __init__(
         self,
@@ -77,25 +77,25 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices))
 
-    @property
-    def node(self) -> Node:
-        """The node of this source in a graph. If a user's class overrides methods, a new one each time."""
-        own = overridden(self)
-        return self._node if own == LIBRARY else self._node.owned(own)
+    def _users_node(self) -> Node:
+        return self._arrays.owned(overridden(self))
 
     def _show(self, node: Any) -> None:
         super()._show(node)
         self.include_indices = node.include_indices
+        self._arrays = node
+        if overridden(self) != LIBRARY:  # its node is made anew each time
+            del self._node
 
     @property
     def data(self) -> list[Any]:
         """The columns."""
-        return self._node.data
+        return self._arrays.data
 
     @property
     def columns(self) -> Any:
         """The arrays in the structure of a batch: a tuple, or a dict by name."""
-        return self._node.columns
+        return self._arrays.columns
 
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
@@ -112,12 +112,12 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
             ArgumentError: as ``Cached``, for example if rows differ in shape, as in a ``MapStyle``.
         """
         made = copy.copy(self)
-        made._show(self._node.with_data(cached_columns(self.data, where, limit)))
+        made._show(self._arrays.with_data(cached_columns(self.data, where, limit)))
         return made
 
     def samples_by_indices_nomapping(self, indices: Any) -> Any:
         """Return the batch of the row numbers `indices`."""
-        return self._node.gathered(indices, FRESH, BatchKey())
+        return self._arrays.gathered(indices, FRESH, BatchKey())
 
 
 def _checked_names(data: dict[Any, Any], include_indices: bool) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
     :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`.
     """
 
-    _node: FilesNode
+    _arrays: FilesNode
 
     def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
         super().__init__(data)
@@ -117,21 +117,21 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
     @property
     def report(self) -> FilesReport:
         """A report on the files that were found."""
-        return self._node.report
+        return self._arrays.report
 
     @report.setter
     def report(self, report: FilesReport) -> None:
-        self._node.report = report
+        self._arrays.report = report
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The class names in the order of their numbers. Empty if there are no classes."""
-        return self._node.class_names
+        return self._arrays.class_names
 
     @property
     def labels(self) -> np.ndarray | None:
         """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler. None without labels."""
-        return self.data[1] if self._node.labelled else None
+        return self.data[1] if self._arrays.labelled else None
 
 
 def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
