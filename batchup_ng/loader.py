@@ -21,6 +21,7 @@ from . import validation
 from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.epoch.accounting import OutOfOrder
+from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import Epoch, plan_of, prepare
 from .data_source.epoch.progress import Progress, end
@@ -44,7 +45,8 @@ from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
-from .work_pool.parallel import ParallelDataSource, WithConsumerMaps
+from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_timeout
+from .work_pool.prefetch import PrefetchNode
 
 POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
     "serial": lambda workers: SerialPool(),
@@ -146,7 +148,7 @@ class Loader:
             node.check_batch_size(batch_size)
         if workers not in (None, 1) and not source.is_random_access:
             raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
-        self._on_error, self._timeout = error_policy(on_error), timeout
+        self._on_error, self._timeout = error_policy(on_error), checked_timeout(timeout)
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
@@ -177,8 +179,7 @@ class Loader:
                     if progress.inner is not None and not progress.inner.asked:
                         progress.series = None  # it has handed out the epoch that is to begin again
                     if progress.series is None:
-                        progress.series = self._behind().epochs(None, start=number, state=state, **progress.options)
-                        progress.series.go_by(progress.chosen)
+                        progress.series = series_of_epochs(self._behind(), self._options_of(number), None, state)
                     progress.inner = None
                     progress.next, progress.pending = number, state
                     progress.inner = next(progress.series)
@@ -251,7 +252,7 @@ class Loader:
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
         behind = self._behind()
-        if not isinstance(behind, ParallelDataSource) or options.generator is not None:
+        if not isinstance(behind, ParallelNode) or options.generator is not None:
             raise ArgumentTypeError(
                 "batches of this loader can only be had in their order, for its source only streams or its order is "
                 "drawn from a RandomState; pass shuffle=<int>, or iterate"
@@ -269,7 +270,7 @@ class Loader:
                 yield batch
 
         n, accounting = len(wanted), OutOfOrder()
-        some = Epoch(behind.node, options, options, plan, chosen=planned(), n_chosen=n, accounting=accounting)
+        some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=n, accounting=accounting)
         iterator = BatchIterator(some, start(some))
         self._progress.beside.add(iterator)
         return self._viewed(iterator)
@@ -424,7 +425,7 @@ class Loader:
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""
         node: Node = self._progress.source.node
-        return self._behind().node if isinstance(node, UserNode) else node
+        return self._behind() if isinstance(node, UserNode) else node
 
     @property
     def in_mid_epoch(self) -> bool:
@@ -436,8 +437,8 @@ class Loader:
         iterator = self._progress.iterator
         return None if iterator is None or iterator.at_end else iterator
 
-    def _behind(self) -> WithConsumerMaps:
-        """Return the pool's source; the first call chooses and starts the pool."""
+    def _behind(self) -> PoolNode:
+        """Return the node whose batches the pool makes; the first call chooses and starts the pool."""
         progress = self._progress
         with self._progress.lock:
             kind = progress.kind
@@ -451,17 +452,17 @@ class Loader:
             if progress.pool is None:
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
             if progress.behind is None:
-                progress.behind = self._worked_for(progress.pool)
-                if made:
-                    progress.behind.hand_out_first(made)
-        behind: WithConsumerMaps = progress.behind
-        return behind
+                progress.behind = behind = self._worked_for(progress.pool)
+                if isinstance(behind, ParallelNode):
+                    behind.hand_out_first(made)
+        made_by_pool: PoolNode = progress.behind
+        return made_by_pool
 
-    def _worked_for(self, pool: AbstractWorkerPool) -> WithConsumerMaps:
-        source = self._progress.source
-        if source.is_random_access:
-            return pool.parallel_data_source(source, self._buffer, on_error=self._on_error, timeout=self._timeout)
-        return pool.prefetch(source, self._buffer)
+    def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
+        node = self._progress.source.node
+        if node.is_random_access:
+            return ParallelNode(node, pool, self._buffer, on_error=self._on_error, timeout=self._timeout)
+        return PrefetchNode(node, pool, self._buffer)
 
     def _viewed(self, iterator: Any) -> Any:
         for view in self._views:

@@ -6,8 +6,6 @@ If the accessors propose others later, the resumed epoch still has the blocks of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..errors import ArgumentError, CacheWarning, StateError
 from ..graph.node import Node, nodes_of
 from ..warn import warn_consumer
@@ -17,6 +15,9 @@ from .epoch_options import EpochOptions
 Blocks = tuple[tuple[int, int], ...]
 """The block and the window of each node that has an order by blocks."""
 
+BlocksOfNodes = list[tuple[Node, tuple[int, int]]]
+"""The nodes that have an order by blocks, each with its block and its window."""
+
 READS = "reads"
 """The warning of an order that reads blocks several times."""
 
@@ -24,22 +25,27 @@ MAX_READS_OF_A_BLOCK = 1.5
 """How often the ranks may read each block, all together, before a warning says so."""
 
 
-def proposed_blocks(root: Node) -> Blocks:
-    """Return the blocks that the accessors of a source propose."""
-    found = [node.order_blocks() for node in nodes_of(root, below_orders=False)]
-    blocks = tuple([each for each in found if each is not None])
-    if not blocks:
+def nodes_in_blocks(root: Node, chosen: Blocks | None = None) -> BlocksOfNodes:
+    """Return the nodes that have an order by blocks, each with its block and window.
+
+    These are `chosen`, in the order of the nodes, or one pair for all of them. By default the accessors propose them.
+    """
+    nodes = nodes_of(root, below_orders=False)
+    proposed = [(node, blocks) for node in nodes if (blocks := node.order_blocks()) is not None]
+    if not proposed:
         raise ArgumentError(
             "shuffle='blocks' is for accessors that say their natural_block, such as NpyRows, and this source has "
             "none: its samples may be read in any order; pass shuffle=True, or a seed"
         )
-    return blocks
+    if chosen is None:
+        return proposed
+    pairs = chosen * len(proposed) if len(chosen) == 1 else chosen
+    return [(node, pair) for (node, _), pair in zip(proposed, pairs, strict=True)]
 
 
-def nodes_in_blocks(root: Node, blocks: Blocks) -> Iterator[tuple[Node, tuple[int, int]]]:
-    """Return the nodes that have an order by blocks, each with its block and window."""
-    nodes = [node for node in nodes_of(root, below_orders=False) if node.order_blocks() is not None]
-    return zip(nodes, blocks * len(nodes) if len(blocks) == 1 else blocks, strict=True)
+def proposed_blocks(root: Node) -> Blocks:
+    """Return the blocks that the accessors of a source propose."""
+    return tuple([pair for _, pair in nodes_in_blocks(root)])
 
 
 def order_by(blocks: Blocks) -> str:
@@ -81,14 +87,14 @@ def _of_version_2(root: Node, proposed: Blocks, found: list[tuple[int, int]]) ->
     )
 
 
-def warn_of_reads(root: Node, options: EpochOptions, blocks: Blocks) -> None:
+def warn_of_reads(root: Node, options: EpochOptions, blocks: BlocksOfNodes) -> None:
     """Warn, once per source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
     if READS in root.notes.warned:
         return
-    times = max(times_read(block, window, options.batch_size, options.shard.world) for block, window in blocks)
+    times = max(times_read(*pair, options.batch_size, options.shard.world) for _, pair in blocks)
     crowded = [
         (node.rows_kept(), block * window)
-        for owner, (block, window) in nodes_in_blocks(root, blocks)
+        for owner, (block, window) in blocks
         for node in nodes_of(owner)
         if node.rows_kept() < block * window
     ]

@@ -375,7 +375,7 @@ class PlannedDataSource(AbstractDataSource):
         Raises:
             TypeError: the source has no random access.
         """
-        return plan_of(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last))
+        return plan_of(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last).opened())
 
     @validation.known_names(unless=lambda source: source.node.traits.takes_options)
     def batch_iterator(

@@ -8,6 +8,7 @@ A node with random access plans rows and reads them. Any other node streams: it 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -95,15 +96,18 @@ class Notes:
     """What this process remembers of a node from epoch to epoch. A pickled copy has none of it.
 
     Attributes:
-        buffers: Memory for batches made on the consumer's thread.
         latest: The options and the accounting of the latest epoch without a given number.
         warned: The kinds of warnings that were given.
     """
 
     def __init__(self) -> None:
-        self.buffers = BufferPool(max_free=4)
         self.latest: Any = None
         self.warned: set[str] = set()
+
+    @functools.cached_property
+    def buffers(self) -> BufferPool:
+        """Memory for batches made on the consumer's thread."""
+        return BufferPool(max_free=4)
 
     def __reduce__(self) -> tuple[type[Notes], tuple[()]]:
         return Notes, ()

@@ -111,7 +111,7 @@ class EpochRunner(Runner):
         self._path = path
         self._bound = bound
         self._before = before
-        self._at_once = pool.at_once
+        self._pool = pool
         self._transport = ""  # of the latest batch
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
@@ -132,7 +132,7 @@ class EpochRunner(Runner):
         jobs = self._jobs.in_turn(plan if epoch.chosen is None else epoch.chosen)
         self._buffer = PrefetchBuffer(pool, jobs, bound, _in_words)
         try:
-            self._buffer.begin(self._ahead_before())
+            self._buffer.begin(0 if of is None else of.ahead())
         except BaseException:
             self.close()
             raise
@@ -267,7 +267,7 @@ class EpochRunner(Runner):
             if not isinstance(made, BaseException):
                 return made
             error = made
-        return Rereader(planned.rows, limits, self._at_once, run).isolated(error, policy.action, policy.retries)
+        return Rereader(planned.rows, limits, self._pool.at_once, run).isolated(error, policy.action, policy.retries)
 
     def _run(self, planned: PlannedBatch, reads: list[Read]) -> list[Any]:
         """Read rows of a batch out of turn. Return what :meth:`_outcome` returns for each read."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..data_source.blocks import BlocksOfNodes
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import Epoch, Runner, RunsEpochs, plan_of
 from ..data_source.epoch_options import EpochOptions
@@ -55,6 +56,7 @@ class PoolNode(RunsEpochs):
 
     def __init__(self, source: Node, pool: Pool, bound: ByteBound, **options: Any) -> None:
         super().__init__()
+        pool.check_open()
         self.source = source
         self.pool = pool
         self.bound = bound
@@ -99,21 +101,34 @@ class PoolNode(RunsEpochs):
 
 
 class ParallelNode(PoolNode):
-    """A node whose batches are made by the workers of a pool, each from its rows."""
+    """A node whose batches are made by the workers of a pool, each from its rows. The arguments were checked."""
 
     has_plan = True
 
     def __init__(
-        self, source: Node, pool: Pool, bound: ByteBound, on_error: ErrorPolicy, timeout: float | None
+        self,
+        source: Node,
+        pool: Pool,
+        size: int,
+        *,
+        buffer_bytes: int | None = None,
+        on_error: ErrorPolicy = RAISE,
+        timeout: float | None = None,
     ) -> None:
+        # If all threads make one batch together, the first batch arrives sooner without others.
+        by_all = pool.lends_threads and source.traits.spreads_reads
+        bound = ByteBound(size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
         self.making = Making(pool, source, pool.shared_constant(source), on_error, timeout, bound, [])
 
-    def plan_of(self, options: EpochOptions) -> BatchPlan:
+    def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
+        """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
+        self.making.made[:] = made
+
+    def plan_of(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
         source = self.source
         if not isinstance(source, UserNode):
-            return plan_of(source, options)
-        options = options.opened()
+            return plan_of(source, options, blocks)
         size, drop_last, lister = options.batch_size, options.drop_last, source.source.batch_indices_iterator
 
         def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
@@ -183,22 +198,22 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        source = ds.node
-        # If all threads make one batch together, the first batch arrives sooner without others.
-        by_all = pool.lends_threads and source.traits.spreads_reads
-        bound = checked_bound(batch_buffer_size, buffer_bytes, 1 if by_all else pool.at_once + 1)
-        self.buffer_bytes = buffer_bytes
+        size, self.buffer_bytes = checked_buffer(batch_buffer_size, buffer_bytes)
         self.on_error = error_policy(on_error)
-        self.timeout = None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST_TIMEOUT)
-        self._show(ParallelNode(source, pool, bound, self.on_error, self.timeout))
+        self.timeout = checked_timeout(timeout)
+        self._show(
+            ParallelNode(
+                ds.node, pool, size, buffer_bytes=self.buffer_bytes, on_error=self.on_error, timeout=self.timeout
+            )
+        )
 
-    def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
-        """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
-        self._node.making.made[:] = made
 
-
-def checked_bound(size: int, buffer_bytes: int | None, first: int) -> ByteBound:
-    """Return the bound for these options of a pool's source."""
-    size = validation.positive_int("batch_buffer_size", size)
+def checked_buffer(size: Any, buffer_bytes: Any) -> tuple[int, int | None]:
+    """Return the options of the buffer of a pool's source, checked."""
     nbytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
-    return ByteBound(size, nbytes, first)
+    return validation.positive_int("batch_buffer_size", size), nbytes
+
+
+def checked_timeout(timeout: Any) -> float | None:
+    """Return the time limit of a sample in seconds, checked."""
+    return None if timeout is None else validation.number_between("timeout", timeout, 0.0, LONGEST_TIMEOUT)

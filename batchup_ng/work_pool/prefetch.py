@@ -25,13 +25,16 @@ from ..graph.node import Node
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .consumer_maps import ConsumerMaps
-from .parallel import PoolNode, WithConsumerMaps, checked_bound
+from .parallel import PoolNode, WithConsumerMaps, checked_buffer
 from .prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from .task import Pool, Submission, new_stream_id
 
 
 class PrefetchNode(PoolNode):
-    """A node whose batches one background worker makes ahead."""
+    """A node whose batches one background worker makes ahead. The arguments were checked."""
+
+    def __init__(self, source: Node, pool: Pool, size: int, buffer_bytes: int | None = None) -> None:
+        super().__init__(source, pool, ByteBound(size, buffer_bytes, first=2))
 
     def checkpointable(self) -> Any:
         return self.source.checkpointable()
@@ -68,7 +71,7 @@ class PrefetchDataSource(WithConsumerMaps, node=PrefetchNode):
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        self._show(PrefetchNode(source.node, pool, checked_bound(batch_buffer_size, buffer_bytes, first=2)))
+        self._show(PrefetchNode(source.node, pool, *checked_buffer(batch_buffer_size, buffer_bytes)))
 
 
 @dataclasses.dataclass

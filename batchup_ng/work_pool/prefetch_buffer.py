@@ -90,18 +90,22 @@ class ByteBound(Holder):
     buffer_bytes: int | None  # for all of them; None is a quarter of the free memory, 1 GB at most
     first: int  # how many may be ahead until the size of a batch is known
     largest: int = 0  # bytes of the largest batch that was seen
-    least: int = 1  # how many may be ahead if one fits; a batch larger than `buffer_bytes` is made alone
+    least: int = dataclasses.field(init=False)  # how many may be ahead if one fits; a larger batch is made alone
     limit: int = dataclasses.field(init=False)  # how many may be ahead now
 
     def __post_init__(self) -> None:
         self.limit = min(self.size, self.first)
-        if self.buffer_bytes is None:
-            self.buffer_bytes = int(min(BUDGET.free() * DEFAULT_SHARE, DEFAULT_BYTES))
-            self.least = 2
+        self.least = 2 if self.buffer_bytes is None else 1
         BUDGET.add(self)
 
+    def allowed(self) -> int:
+        """Return the bytes that the batches ahead may take. Without `buffer_bytes`, the first call decides."""
+        if self.buffer_bytes is None:
+            self.buffer_bytes = int(min(BUDGET.free() * DEFAULT_SHARE, DEFAULT_BYTES))
+        return self.buffer_bytes
+
     def __str__(self) -> str:
-        nbytes = self.buffer_bytes or 0
+        nbytes = self.allowed()
         return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
 
     def give_back(self, step: Step, nbytes: int) -> int:
@@ -120,7 +124,7 @@ class ByteBound(Holder):
                 nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
-            fit = (self.buffer_bytes or 0) // self.largest
+            fit = self.allowed() // self.largest
             # Reserve two: the batch in use and the one being handed over.
             self.limit = min(self.size, max(self.least if fit else 1, fit - 2))
 
@@ -308,4 +312,9 @@ class PrefetchBuffer:
 def check_process(pid: int) -> None:
     """Raise :class:`PoolClosed` in a fork of the process `pid`, which does not have its workers."""
     if os.getpid() != pid:
-        raise PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")
+        raise in_a_fork(pid)
+
+
+def in_a_fork(pid: int) -> PoolClosed:
+    """Return the error of a call in a fork of the process `pid`."""
+    return PoolClosed(f"this pool belongs to process {pid}, of which this is a fork; make a pool in this process")

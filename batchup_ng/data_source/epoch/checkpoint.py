@@ -20,7 +20,7 @@ from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
-from .state import LAST, SavedEpoch, digest, from_state
+from .state import LAST, SavedEpoch, digest
 
 MAX_TOLD = 200
 """Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
@@ -38,15 +38,12 @@ def order_of(node: Node, options: EpochOptions, stream: bool) -> str:
     return "stream" if stream else "seed" if options.shuffled else "in order"
 
 
-def resumed(
-    node: Node, options: EpochOptions, state: Any, stream: bool = False
-) -> tuple[EpochOptions, SavedEpoch]:
-    """Return the options to resume an epoch, and the checked `state`. The number of the epoch is the state's.
+def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, stream: bool = False) -> EpochOptions:
+    """Return the options to resume an epoch. Its number is the state's.
 
     Raises:
-        StateError: the state is damaged, or belongs to another source, order, seed or epoch.
+        StateError: the state belongs to another source, order, seed or epoch.
     """
-    saved = from_state(state)
     own, told = identity(node)
     if saved.source != own:
         raise StateError(
@@ -69,7 +66,7 @@ def resumed(
             f"this state is of epoch {saved.epoch}, and epoch={options.epoch} was asked for; leave epoch= out, or pass "
             f"the state to that epoch alone"
         )
-    return dataclasses.replace(options, epoch=saved.epoch, reached=Reached(saved.samples, saved.batches)), saved
+    return dataclasses.replace(options, epoch=saved.epoch, reached=Reached(saved.samples, saved.batches))
 
 
 def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:

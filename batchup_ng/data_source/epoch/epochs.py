@@ -88,10 +88,6 @@ class Epochs(Iterator[BatchIterator]):
         """Return to the epoch at `mark`: its iterator did not reach the loop."""
         self._number, self._state = mark
 
-    def go_by(self, chosen: Any) -> None:
-        """Use these blocks for the next epochs. A state brings its own; None leaves the choice to the next epoch."""
-        self._options = dataclasses.replace(self._options, chosen=chosen)
-
     def fill_ahead(self) -> None:
         """Begin the next epoch ahead of its turn, or fill its part of the buffer. The current iterator calls this."""
         if self._ahead is not None:
@@ -132,16 +128,17 @@ def one_epoch(node: Node, options: EpochOptions, state: Any) -> BatchIterator:
 
 def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: Any) -> Epochs:
     """Return an iterator of `n` epochs, of which `options` describe the first."""
+    saved = None if state is None else from_state(state)
     if has_plan(node):  # one seed for all epochs
-        options = options.opened(None if state is None else from_state(state).seed)
+        options = options.opened(None if saved is None else saved.seed)
     end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
-    first = options.epoch if state is None else from_state(state).epoch
-    if state is not None and not options.epoch <= first < end:
+    first = options.epoch if saved is None else saved.epoch
+    if saved is not None and not options.epoch <= first < end:
         raise StateError(
             f"this state is of epoch {first}, and these are the epochs from {options.epoch} to {end} (excluded); n "
             f"counts from start, not from the state"
         )
-    return Epochs(node, options, (first, end), state)
+    return Epochs(node, options, (first, end), saved)
 
 
 def _warn_of_repeats(epoch: Epoch) -> None:

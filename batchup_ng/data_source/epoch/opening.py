@@ -16,7 +16,7 @@ from ...errors import ArgumentTypeError, StateError
 from ...graph.node import Node, planned_epoch
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import START, Reached
-from ..blocks import nodes_in_blocks, proposed_blocks, warn_of_reads
+from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .accounting import Accounting
 from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
@@ -83,8 +83,8 @@ class RunsEpochs(Node):
         """Whether its epochs have a plan. Otherwise it only streams."""
         return False
 
-    def plan_of(self, options: EpochOptions) -> BatchPlan:
-        """Return the plan of the epoch that `options` describe."""
+    def plan_of(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
+        """Return the plan of the epoch that `options` describe, as the function :func:`plan_of` does."""
         raise self.no_random_access("plan")
 
     def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
@@ -100,14 +100,16 @@ def has_plan(node: Node) -> bool:
     return node.has_plan if isinstance(node, RunsEpochs) else node.is_random_access
 
 
-def plan_of(node: Node, options: EpochOptions) -> BatchPlan:
-    """Return the plan of the epoch of a node that `options` describe."""
+def plan_of(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
+    """Return the plan of the epoch of a node that `options` describe, after they were opened.
+
+    For an order by blocks, it uses `blocks` if they are given.
+    """
     if isinstance(node, RunsEpochs):
-        return node.plan_of(options)
-    options = options.opened()
+        return node.plan_of(options, blocks)
     if not options.blocks or not node.is_random_access:
         return planned_epoch(node, options)
-    pairs = nodes_in_blocks(node, options.chosen or proposed_blocks(node))
+    pairs = nodes_in_blocks(node, options.chosen) if blocks is None else blocks
     return planned_epoch(node, options, {id(each): pair for each, pair in pairs})
 
 
@@ -205,23 +207,23 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     stream = not has_plan(node)
-    options, saved, plan = asked, None, None
     if stream:
         check_stream(node, asked)
-    else:
-        options = asked.opened(None if state is None else from_state(state).seed)
-    if state is not None:
-        if stream and (node.checkpointable() is None or asked.drop_last):
+        if state is not None and (node.checkpointable() is None or asked.drop_last):
             raise StateError(CANNOT)
-        options, saved = resumed(node, options, state, stream)
+    saved, plan = None if state is None else from_state(state), None
+    options = asked if stream else asked.opened(None if saved is None else saved.seed)
+    if saved is not None:
+        options = resumed(node, options, saved, stream)
     if stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
-        if options.blocks and options.chosen is None:
-            options = dataclasses.replace(options, chosen=proposed_blocks(node))
-        if options.chosen is not None:
-            warn_of_reads(node, options, options.chosen)
-        plan = plan_of(node, options)
+        blocks = None
+        if options.blocks:
+            blocks = nodes_in_blocks(node, options.chosen)
+            options = dataclasses.replace(options, chosen=tuple([pair for _, pair in blocks]))
+            warn_of_reads(node, options, blocks)
+        plan = plan_of(node, options, blocks)
         if saved is not None:
             check_reached(plan, options, saved)
     epoch = Epoch(node, asked, options, plan, saved)

@@ -27,7 +27,7 @@ class Progress:
     kind: str  # of the pool, if the loader makes it; "" for the user's pool
     workers: int | None
     next: int  # number of the epoch under way, or of the next if none is
-    behind: Any = None  # the source that the pool works for
+    behind: Any = None  # the node whose batches the pool makes
     why: str = ""  # reason for the choice of the pool
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle

@@ -83,7 +83,12 @@ def as_state(saved: SavedEpoch) -> dict[str, Any]:
 
 
 def from_state(state: Any) -> SavedEpoch:
-    """Return the content of a state. Refuse anything else, another version, and a damaged state."""
+    """Return the content of a state. Refuse anything else, another version, and a damaged state.
+
+    A content is returned as it is.
+    """
+    if isinstance(state, SavedEpoch):
+        return state
     if not isinstance(state, Mapping):
         hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")

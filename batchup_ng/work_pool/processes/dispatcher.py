@@ -31,7 +31,7 @@ from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...signals import InterruptsHeld, leave_interrupts_to_others
-from ..prefetch_buffer import check_process
+from ..prefetch_buffer import in_a_fork
 from ..task import Submission, Task
 from .job import DONE, ProcessJob, job_of, transport_and_room
 from .process import Launcher, refused
@@ -81,7 +81,8 @@ class Dispatcher:
         Raises :class:`PoolBroken` if they cannot be started; a later call may succeed. Raises :class:`PoolClosed` if
         the pool is closed during the start.
         """
-        check_process(self._owner_pid)
+        if os.getpid() != self._owner_pid:
+            raise in_a_fork(self._owner_pid)
         if self._turn.open:
             return
         with InterruptsHeld(), self._lock:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...signals import InterruptsHeld
-from ..prefetch_buffer import check_process
+from ..prefetch_buffer import in_a_fork
 from ..task import TaskFuture
 from .job import REST
 
@@ -53,7 +53,8 @@ class Turn:
 
     def serve(self, future: TaskFuture, deadline: float) -> None:
         """Read results until `future` is done or the time is up, unless another thread is reading."""
-        check_process(self._owner_pid)
+        if os.getpid() != self._owner_pid:
+            raise in_a_fork(self._owner_pid)
         self._relieved = True
         with InterruptsHeld(self._wake) as held:
             if self._lock._is_owned():

@@ -83,8 +83,8 @@ def test_a_stream_of_unknown_length_has_none() -> None:
 def test_lost_batches_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = opening.plan_of
 
-    def forgetful(node: Any, options: Any) -> Any:
-        plan: Any = right(node, options)
+    def forgetful(node: Any, options: Any, blocks: Any) -> Any:
+        plan: Any = right(node, options, blocks)
         plan.n_batches += 1
         plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
         return plan
