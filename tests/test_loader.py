@@ -82,6 +82,8 @@ def test_collate_makes_batches_of_samples() -> None:
         ({"pool": "serial", "workers": 2}, "a SerialPool works on your thread"),
         ({"workers": 0}, "workers must be at least 1"),
         ({"buffer": 0}, "buffer must be at least 1"),
+        ({"timeout": 0}, "timeout must be above 0"),
+        ({"timeout": "1"}, "timeout must be a number"),
         ({"num_workers": 2}, "pass the number of workers as workers="),
         ({"collate_fn": list}, "pass it as collate="),
         ({"shufle": 1}, "did you mean 'shuffle'?"),
