@@ -480,7 +480,7 @@ def test_the_rank_is_asked_for_when_an_epoch_begins(monkeypatch: pytest.MonkeyPa
 
 
 def test_repr_tells_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "TINY", math.inf)  # however busy the machine is
+    monkeypatch.setattr(choice, "TINY_BATCH_SECONDS", math.inf)  # however busy the machine is
     with bu.Loader([X], 8, shuffle=3) as loader:
         assert "pool='auto', to be chosen in the first epoch" in repr(loader)
         next(iter(loader))

@@ -12,7 +12,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
 from ..graph.indexed import INDEX_COLUMN
 from ..graph.node import Node
-from ..graph.rows import LIBRARY
+from ..graph.rows import NO_USER_METHODS
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
@@ -84,7 +84,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
         super()._show(node)
         self.include_indices = node.include_indices
         self._arrays = node
-        if overridden(self) != LIBRARY:  # its node is made anew each time
+        if overridden(self) != NO_USER_METHODS:  # its node is made anew each time
             del self._node
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..errors import ArgumentError, CacheWarning, StateError
 from ..graph.node import Node, nodes_of
 from ..warn import warn_consumer
-from .epoch.state import OLD, SavedEpoch, blocks_in
+from .epoch.state import OLD_ORDER, SavedEpoch, blocks_in
 from .epoch_options import EpochOptions
 
 Blocks = tuple[tuple[int, int], ...]
@@ -18,7 +18,7 @@ Blocks = tuple[tuple[int, int], ...]
 BlocksOfNodes = list[tuple[Node, tuple[int, int]]]
 """The nodes that have an order by blocks, each with its block and its window."""
 
-READS = "reads"
+WARNED_OF_READS = "reads"
 """The warning of an order that reads blocks several times."""
 
 MAX_READS_OF_A_BLOCK = 1.5
@@ -61,7 +61,7 @@ def saved_blocks(root: Node, saved: SavedEpoch) -> Blocks:
     """
     proposed = proposed_blocks(root)
     found = blocks_in(saved.order)
-    if saved.order.startswith(OLD):
+    if saved.order.startswith(OLD_ORDER):
         return _of_version_2(root, proposed, found)
     if len(found) not in (1, len(proposed)):
         raise StateError(
@@ -89,7 +89,7 @@ def _of_version_2(root: Node, proposed: Blocks, found: list[tuple[int, int]]) ->
 
 def warn_of_reads(root: Node, options: EpochOptions, blocks: BlocksOfNodes) -> None:
     """Warn, once per source, of an order that reads blocks several times: by ranks, or for lack of room in a cache."""
-    if READS in root.notes.warned:
+    if WARNED_OF_READS in root.notes.warned:
         return
     times = max(times_read(*pair, options.batch_size, options.shard.world) for _, pair in blocks)
     crowded = [
@@ -99,7 +99,7 @@ def warn_of_reads(root: Node, options: EpochOptions, blocks: BlocksOfNodes) -> N
         if node.rows_kept() < block * window
     ]
     if times > MAX_READS_OF_A_BLOCK or crowded:
-        root.notes.warned.add(READS)
+        root.notes.warned.add(WARNED_OF_READS)
     if crowded:
         kept, mixed = crowded[0]
         warn_consumer(

@@ -17,7 +17,7 @@ from ..graph.arrays import ArraysNode
 from ..graph.map import call
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
-from ..graph.rows import LIBRARY
+from ..graph.rows import NO_USER_METHODS
 from .looking import read_in_order
 
 SAMPLES_READ_AT_ONCE = 256
@@ -71,7 +71,7 @@ def _narrowed(node: Node, names: list[Any]) -> Node | None:
         narrow = copy.copy(node)  # with its rows and repeats
         narrow.source = part
         return narrow
-    if type(node) is not ArraysNode or node.include_indices or node.own != LIBRARY:
+    if type(node) is not ArraysNode or node.include_indices or node.own != NO_USER_METHODS:
         return None
     if any(isinstance(array, MapStyle) for array in node.data):  # it may have several columns
         return None

@@ -10,7 +10,7 @@ from .. import validation
 from ..errors import ArgumentError
 from ..graph.node import Node
 from ..graph.rearranged import ConcatNode, SubsetNode, ZipNode
-from ..graph.rows import LIBRARY, UserMethods, sampler_for
+from ..graph.rows import NO_USER_METHODS, UserMethods, sampler_for
 from ..graph.user import PACKAGE, UserRowsNode
 from ..sampling.base import AbstractSampler
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
@@ -72,7 +72,7 @@ class RandomAccessDataSource(PlannedDataSource):
 def overridden(source: RandomAccessDataSource) -> UserMethods:
     """Return the methods that a user's class of `source` overrides."""
     if type(source).__module__.partition(".")[0] == PACKAGE:
-        return LIBRARY
+        return NO_USER_METHODS
 
     def users(name: str) -> Any:
         module = str(getattr(getattr(type(source), name), "__module__", ""))

@@ -40,14 +40,14 @@ from ..errors import (
 )
 from ..sampling.plans.rows import whole_samples
 
-FAILURES = (Exception, GeneratorExit)
+READ_FAILURES = (Exception, GeneratorExit)
 """Exceptions that count as a failed read on the consumer's thread. There Ctrl-C and SystemExit end the program; in a
 worker they are failures like any other."""
 
 NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapResultError)
 """Errors that are never a sample's fault."""
 
-ENDED = (WorkerDied, SampleTimeout)
+WORKER_ENDED = (WorkerDied, SampleTimeout)
 """Errors of a batch whose worker ended before it answered. Each sample that ends its worker alone is to blame."""
 
 MAX_ROUNDS = 3
@@ -143,7 +143,7 @@ def _isolated(reader: Reader, rows: Any, error: BaseException, action: str, retr
             return PartialBatch(failures=bad)
         made = reader.together(places)
         if not isinstance(made, BaseException):
-            if not found and action == "raise" and not isinstance(error, ENDED):
+            if not found and action == "raise" and not isinstance(error, WORKER_ENDED):
                 return PartialBatch(error=error, gone=True)
             return _merged(made, bad, places, None if found else error)
         error = made
@@ -159,7 +159,7 @@ def _to_blame(
 
     `first` is whether this is the first search of the batch. Later, if all that is left fails, it fails as a whole.
     """
-    bad, all_fail, ended = dict[int, BaseException](), True, isinstance(error, ENDED)
+    bad, all_fail, ended = dict[int, BaseException](), True, isinstance(error, WORKER_ENDED)
     for place, made in zip(places.tolist(), reader.alone(places, error), strict=True):
         if not isinstance(made, BaseException):
             all_fail = False

@@ -15,7 +15,7 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from ..work_pool.choice import EPOCH, TINY, Choice, copy_to_try, timed
+from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, Choice, copy_to_try, timed
 from ..work_pool.processes.serialization import dumps, load_result
 from .torch_fetch import Fetch
 
@@ -59,11 +59,11 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
     # The first batch imports, opens files and fills caches. Of the others, the fastest was delayed least.
     each = min(trial.seconds[1:] or trial.seconds)
     why = f"a batch takes {1e3 * each:.3g} ms"
-    if each < (SHORT_BATCH_SECONDS if fetch.columns is None else TINY):
+    if each < (SHORT_BATCH_SECONDS if fetch.columns is None else TINY_BATCH_SECONDS):
         return Chosen(Choice("serial", f"{why}, not worth handing it over"), None, trial.drew, [])
     if fetch.columns is not None:
         return Chosen(Choice("threads", f"{why}, of copying tensors"), workers, False, [])
-    if each * n_batches < EPOCH:
+    if each * n_batches < SHORT_EPOCH_SECONDS:
         why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
         return Chosen(Choice("serial", why), None, trial.drew, [])
     ready: list[Any] = []

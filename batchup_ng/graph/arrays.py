@@ -28,7 +28,7 @@ from ..sampling.plans.rows import read_only
 from ..validation import positive_int
 from .indexed import with_rows
 from .node import Traits, joined_names
-from .rows import LIBRARY, RowsNode, UserMethods, joint_blocks
+from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 
 DEFAULT_WINDOW_BLOCKS = 16
 """Number of blocks to mix if an accessor has no ``natural_window``."""
@@ -56,14 +56,14 @@ class ArraysNode(RowsNode):
         names: tuple[str, ...] | None,
         sampler: AbstractSampler,
         include_indices: bool = False,
-        own: UserMethods = LIBRARY,
+        own: UserMethods = NO_USER_METHODS,
     ) -> None:
         super().__init__(sampler, own)
         self.data = list(data)
         self.names = names
         self.include_indices = include_indices
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        self._runs_user_code = own != LIBRARY or not all(map(_is_plain, self.data))
+        self._runs_user_code = own != NO_USER_METHODS or not all(map(_is_plain, self.data))
         self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows

@@ -35,7 +35,7 @@ class UserMethods(NamedTuple):
     fingerprint: Callable[[], list[Any]] | None = None
 
 
-LIBRARY = UserMethods()
+NO_USER_METHODS = UserMethods()
 """The methods of a class of the library."""
 
 
@@ -47,7 +47,7 @@ class RowsNode(Node):
         own: Methods of a user's class that go before those of the node.
     """
 
-    def __init__(self, sampler: AbstractSampler, own: UserMethods = LIBRARY) -> None:
+    def __init__(self, sampler: AbstractSampler, own: UserMethods = NO_USER_METHODS) -> None:
         super().__init__()
         self.sampler = sampler
         self.own = own

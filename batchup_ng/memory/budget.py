@@ -36,16 +36,16 @@ from ..signals import InterruptsHeld
 from ..validation import size_in_bytes
 from . import limits
 
-VARIABLE = "BATCHUP_NG_MEMORY"
+LIMIT_VARIABLE = "BATCHUP_NG_MEMORY"
 """The environment variable that sets the limit of a program which sets none itself."""
 
 KINDS = ("slots", "buffers", "copies", "cached rows", "decoded chunks", "worker processes", "free lists")
 """Purposes of memory, in the order of the table."""
 
-NAMED = 3
+HOLDERS_NAMED = 3
 """Holders that an error names."""
 
-FEW = 64
+FEW_REFS = 64
 """Entries of a list below which the dead ones are not looked for."""
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Living(Generic[T]):
     def __init__(self) -> None:
         self._refs: dict[int, weakref.ref[T]] = {}
         self._numbers = itertools.count()
-        self._most = FEW
+        self._most = FEW_REFS
 
     def add(self, x: T) -> None:
         """Add an object."""
@@ -70,7 +70,7 @@ class Living(Generic[T]):
             for number, ref in list(self._refs.items()):
                 if ref() is None:
                     self._refs.pop(number, None)
-            self._most = max(FEW, 2 * len(self._refs))
+            self._most = max(FEW_REFS, 2 * len(self._refs))
 
     def all(self) -> list[T]:
         """Return the living objects, the first added first."""
@@ -124,7 +124,7 @@ class MemoryBudget:
     def limit(self) -> int | None:
         """The most bytes that all holders together may have; None if the system alone sets limits."""
         if not self._is_set:
-            self.set_limit(os.environ.get(VARIABLE) or None, VARIABLE)
+            self.set_limit(os.environ.get(LIMIT_VARIABLE) or None, LIMIT_VARIABLE)
         return self._limit
 
     def set_limit(self, size: int | str | None, name: str = "size") -> None:
@@ -185,7 +185,7 @@ class MemoryBudget:
 
     def in_words(self) -> str:
         """Return the largest holders and the limit, for an error."""
-        largest = sorted(self.table().items(), key=lambda each: -each[1])[:NAMED]
+        largest = sorted(self.table().items(), key=lambda each: -each[1])[:HOLDERS_NAMED]
         held = ", ".join(f"{kind} {in_bytes(nbytes)}" for kind, nbytes in largest if nbytes)
         limit = "" if self.limit is None else f"the limit on memory is {self.limit} bytes; "
         return f"{limit}held already: {held or 'nothing'}"

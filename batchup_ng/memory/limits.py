@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..signals import InterruptsHeld
 
-ROOT = Path("/sys/fs/cgroup")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -57,7 +57,7 @@ def memory_limits() -> Iterator[tuple[int, tuple[Path, str, str]]]:
             yield most, (folder, used, cache)
 
 
-def group_folders(controller: str, root: Path = ROOT, text: str | None = None) -> Iterator[Path]:
+def group_folders(controller: str, root: Path = CGROUP_ROOT, text: str | None = None) -> Iterator[Path]:
     """Yield the folders of the limits on this process, the innermost first, of both versions.
 
     Args:

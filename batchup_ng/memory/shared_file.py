@@ -43,7 +43,7 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Error numbers of a system call that the system lacks, or a container forbids."""
 
-BLOCK = 512
+STAT_BLOCK_BYTES = 512
 """Bytes of a block that ``stat`` counts."""
 
 
@@ -115,7 +115,7 @@ class SharedFile:
 
     def taken(self) -> int:
         """Return the bytes of the pages that the file has; 0 if the descriptor was closed."""
-        return os.fstat(self.fd).st_blocks * BLOCK if self.is_open() else 0
+        return os.fstat(self.fd).st_blocks * STAT_BLOCK_BYTES if self.is_open() else 0
 
     def is_open(self) -> bool:
         """Return whether the descriptor still belongs to this file."""

@@ -16,7 +16,7 @@ from ..errors import ArgumentTypeError, BatchError, BatchupError, NotReproducibl
 from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
 from ..graph.node import Node, nodes_of
-from ..graph.rows import LIBRARY
+from ..graph.rows import NO_USER_METHODS
 from ..randomness.numpy_rng import globals_kept
 from .settings import ORDER, POOL_KINDS, Setting, Subject, settings
 
@@ -119,7 +119,7 @@ def _named(node: Node, of_rows: bool) -> tuple[str, str]:
     if isinstance(node, MapNode):
         name = function_name(node.fn)
         return name, f"map {name!r}"
-    if type(node) is not ArraysNode or node.own != LIBRARY:
+    if type(node) is not ArraysNode or node.own != NO_USER_METHODS:
         return node.name, f"the source {node.name}"
     accessors = [type(array).__name__ for array in node.data if not isinstance(array, np.ndarray)]
     name = ", ".join(dict.fromkeys(accessors)) or "ndarray"

@@ -25,22 +25,22 @@ from .prefetch import PrefetchDataSource
 from .stream import WorkStream
 from .task import Pool
 
-WORKERS = ("num_workers", "max_workers", "workers", "n_jobs")
+OPTIONS_FOR_WORKERS = ("num_workers", "max_workers", "workers", "n_jobs")
 
-ELSEWHERE = {
+ADVICE_ON_POOL_OPTIONS = {
     **validation.ELSEWHERE,
-    **dict.fromkeys(WORKERS, "pass their number as processes="),
+    **dict.fromkeys(OPTIONS_FOR_WORKERS, "pass their number as processes="),
     **dict.fromkeys(["multiprocessing_context", "mp_context"], "pass the way to start workers as start_method="),
 }
 """The remedy for each constructor option that other pools have."""
 
-OF_POOL = {
+ADVICE_ON_METHOD_OPTIONS = {
     **validation.ELSEWHERE,
-    **dict.fromkeys([*WORKERS, "processes"], "the pool has the workers: WorkerProcessPool(n)"),
+    **dict.fromkeys([*OPTIONS_FOR_WORKERS, "processes"], "the pool has the workers: WorkerProcessPool(n)"),
 }
 """The remedy for each option that methods of other pools have."""
 
-HOOKS = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer"}
+HIDDEN_NAMES = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer"}
 """Methods and attributes for the library, not for users."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")
@@ -63,7 +63,7 @@ class AbstractWorkerPool(Pool):
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
-    @validation.known_names(OF_POOL)
+    @validation.known_names(ADVICE_ON_METHOD_OPTIONS)
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
@@ -96,7 +96,7 @@ class AbstractWorkerPool(Pool):
             ds, batch_buffer_size, self, buffer_bytes=buffer_bytes, on_error=on_error, timeout=timeout
         )
 
-    @validation.known_names(OF_POOL)
+    @validation.known_names(ADVICE_ON_METHOD_OPTIONS)
     def prefetch(
         self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
     ) -> PrefetchDataSource:
@@ -117,7 +117,7 @@ class AbstractWorkerPool(Pool):
 
     def __dir__(self) -> list[str]:
         """Return the names for completion with Tab: the methods for users, without the hooks."""
-        return [name for name in super().__dir__() if name not in HOOKS]
+        return [name for name in super().__dir__() if name not in HIDDEN_NAMES]
 
     def __repr__(self) -> str:
         try:

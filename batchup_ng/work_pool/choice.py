@@ -45,31 +45,31 @@ from .prefetch_buffer import ByteBound
 from .processes.serialization import dumps, load_result
 from .serial import SerialPool
 
-TINY = 100e-6
+TINY_BATCH_SECONDS = 100e-6
 """Seconds. A faster batch is made on the consumer's own thread, because handing it over costs as much."""
 
-SHORT = 300e-6
+SHORT_BATCH_SECONDS = 300e-6
 """Seconds. If a batch is faster, processes are not worth their start, and the measurement says little."""
 
-HELD = 0.5
+LOCK_SHARE = 0.5
 """Share of the time of a batch. If the interpreter's lock is held for this share or more, processes are chosen."""
 
-EPOCH = 1.0
+SHORT_EPOCH_SECONDS = 1.0
 """Seconds for all batches of an epoch. For a shorter epoch, processes are not worth their start."""
 
-BATCHES, TRIES, ENOUGH, SECONDS = 6, 100, 5, 0.5
+BATCHES_TRIED, MAX_TRIES, ENOUGH_SHARES, MAX_SECONDS = 6, 100, 5, 0.5
 """Number of batches to try; most tries; number of shares that is enough; seconds after which no other try begins."""
 
-SLOW = 0.1
+SLOW_BATCH_SECONDS = 0.1
 """Seconds. A batch that takes this long is not made again to leave out the extra cost of the first call."""
 
-WINDOW = 0.005
+MIN_TOGETHER_SECONDS = 0.005
 """Least number of seconds that the two threads run together."""
 
-QUEUED = 0.1
+MAX_QUEUED_SHARE = 0.1
 """Share of that time. If the threads queue for a CPU for no more than this, the measurement is good enough."""
 
-SWITCH = 100e-6
+SWITCH_SECONDS = 100e-6
 """Seconds until a thread gives the interpreter's lock to a waiting thread, during the measurement. Handing over the
 lock takes 5 to 10 µs of CPU time without it. At 20 µs, work in Python seemed to hold the lock half of the time."""
 
@@ -106,7 +106,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
         return Tried(Choice("threads", why), [])
     node = source.node
     make, seeded = MakeBatch(pad_mask=options.shard.pad_mask), node.traits.runs_user_code
-    buffers, bound = BufferPool(), ByteBound(BATCHES, None, BATCHES)
+    buffers, bound = BufferPool(), ByteBound(BATCHES_TRIED, None, BATCHES_TRIED)
     made: dict[int, tuple[PlannedBatch, Any]] = {}  # by number
     warned: set[int] = set()
     drew: set[int] = set()  # numbers of batches that drew from the global generators
@@ -130,7 +130,7 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
             epoch = prepare(ParallelDataSource(source, 1, SerialPool()).node, options, state)
             plan = epoch.plan
             assert plan is not None
-            first = list(itertools.islice(plan, BATCHES))
+            first = list(itertools.islice(plan, BATCHES_TRIED))
             choice = suited(read, first, plan.n_batches - plan.first)
     except Exception as error:
         raise_if_of_signal_handler(error)
@@ -163,39 +163,39 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         return Choice("serial", "there are no batches")
     began = time.perf_counter()
     in_turn = itertools.cycle(items)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         run = functools.partial(make, next(in_turn))
         alone = timed(run)
-        if not times and alone.seconds < SLOW:
+        if not times and alone.seconds < SLOW_BATCH_SECONDS:
             alone = timed(run)  # the first call imports, opens files, fills caches
         times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts time in the queue a bit later
         ran.append(alone.ran)
-        waits = len(times) > 1 and alone.ran < HELD * times[-1]
-        if times[-1] * n_batches < EPOCH or waits or time.perf_counter() - began > SECONDS:
+        waits = len(times) > 1 and alone.ran < LOCK_SHARE * times[-1]
+        if times[-1] * n_batches < SHORT_EPOCH_SECONDS or waits or time.perf_counter() - began > MAX_SECONDS:
             break  # the choice is known, or more tries would take too long
-        if times[-1] >= TINY:
-            if times[-1] >= SLOW:
+        if times[-1] >= TINY_BATCH_SECONDS:
+            if times[-1] >= SLOW_BATCH_SECONDS:
                 run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
             shares.append(_share_held(run, times[-1], ran[-1]))
-        settled = sum(share.high - share.low <= QUEUED for share in shares)
-        if settled == ENOUGH or time.perf_counter() - began > SECONDS:
+        settled = sum(share.high - share.low <= MAX_QUEUED_SHARE for share in shares)
+        if settled == ENOUGH_SHARES or time.perf_counter() - began > MAX_SECONDS:
             break
     each, cpu = statistics.median(times), statistics.median(ran)
-    if each < TINY:
+    if each < TINY_BATCH_SECONDS:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
     why = f"a batch takes {_in_words(each)}"
-    if each * n_batches < EPOCH:
+    if each * n_batches < SHORT_EPOCH_SECONDS:
         return Choice("threads", f"{why}, an epoch {_in_words(each * n_batches)}, too short for a start of processes")
-    if cpu < HELD * each:
+    if cpu < LOCK_SHARE * each:
         return Choice("threads", f"{why}, {cpu / each:.0%} of it on a CPU")
     if not shares:
         return Choice("processes", f"{why}, {cpu / each:.0%} of it on a CPU, too long to try whether threads would do")
-    best = sorted(shares, key=lambda share: share.high - share.low)[:ENOUGH]
+    best = sorted(shares, key=lambda share: share.high - share.low)[:ENOUGH_SHARES]
     low, high = (statistics.median(bound) for bound in zip(*best, strict=True))
-    if each >= SHORT and low < HELD <= high and high - low > QUEUED:
+    if each >= SHORT_BATCH_SECONDS and low < LOCK_SHARE <= high and high - low > MAX_QUEUED_SHARE:
         return Choice("processes", f"{why}; the machine is too busy to tell whether threads would do")
     share = (low + high) / 2
-    kind = "processes" if share >= HELD and each >= SHORT else "threads"
+    kind = "processes" if share >= LOCK_SHARE and each >= SHORT_BATCH_SECONDS else "threads"
     return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")
 
 
@@ -241,7 +241,7 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
     """
     reading: list[Timed | BaseException] = []
     begin = threading.Event()
-    n = math.ceil(WINDOW / alone)
+    n = math.ceil(MIN_TOGETHER_SECONDS / alone)
 
     def read() -> None:
         begin.wait()
@@ -260,7 +260,7 @@ def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
     before = sys.getswitchinterval()
     try:
         thread.start()
-        sys.setswitchinterval(SWITCH)
+        sys.setswitchinterval(SWITCH_SECONDS)
         spinning = timed(spin)
     finally:
         sys.setswitchinterval(before)

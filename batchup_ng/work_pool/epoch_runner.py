@@ -28,7 +28,7 @@ from ..data_source.epoch.opening import Epoch, Runner
 from ..data_source.epoch.reading import MakeBatch
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import SampleTimeout
-from ..faults.isolation import FAILURES, PartialBatch, isolable
+from ..faults.isolation import READ_FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
@@ -216,7 +216,7 @@ class EpochRunner(Runner):
         """Return the batch or :class:`PartialBatch` of an entry, or the exception if its worker was ended."""
         try:
             made = entry.future.result()
-        except FAILURES as error:
+        except READ_FAILURES as error:
             raise_if_of_signal_handler(error)
             if not isolable(error, entry.job.about.rows):
                 raise

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import batch as batches
-from ..data_source.epoch.opening import CLOSED
+from ..data_source.epoch.opening import CLOSED_WHILE_WAITING
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
@@ -211,12 +211,12 @@ class PrefetchBuffer:
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
         if self.closed and not self.at_end:
-            raise PoolClosed(CLOSED)
+            raise PoolClosed(CLOSED_WHILE_WAITING)
         if not self._entries:
             failure, self._failure = self._failure, None
             # Checked last: another thread may close it, or have ended before the buffer was full again.
             if failure is None and not self.at_end and (self.closed or not self.used_up):
-                raise PoolClosed(CLOSED)
+                raise PoolClosed(CLOSED_WHILE_WAITING)
             self.at_end = failure is None
             self.closed = self.closed or not self.at_end  # otherwise another thread would see a regular end
             try:
@@ -250,7 +250,7 @@ class PrefetchBuffer:
         try:
             for job in jobs:
                 if self.closed:
-                    raise PoolClosed(CLOSED)
+                    raise PoolClosed(CLOSED_WHILE_WAITING)
                 entries.append(Entry(job, self._pool.submit(job.task, job.how)))
                 self._beside.add(entries[-1].future)
             for entry in entries:

@@ -5,10 +5,10 @@ A crash or a time limit ends the worker of a batch, so it cannot isolate the sam
 that makes the remaining samples isolates their exceptions.
 
 A time limit applies to one sample. A batch first gets the time of one sample, to find a sample that hangs soon. If the
-batch exceeds it, each sample is read with the limit :data:`SHORT`. A single sample that exceeds it is to blame. If
-there are several, each is read with the full time. If there is none, the batch is just slow. It is made again with the
-time of all its samples, and later batches of the epoch get this time too. This is no failure, unless the samples were
-so quick that a sample of the first try must have exceeded its time.
+batch exceeds it, each sample is read with the limit :data:`SEARCH_SECONDS`. A single sample that exceeds it is to
+blame. If there are several, each is read with the full time. If there is none, the batch is just slow. It is made again
+with the time of all its samples, and later batches of the epoch get this time too. This is no failure, unless the
+samples were so quick that a sample of the first try must have exceeded its time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..errors import SampleTimeout
 from ..faults.isolation import PartialBatch, isolate
 from ..sampling.plans.rows import take_rows, whole_samples
 
-SHORT = 0.5
+SEARCH_SECONDS = 0.5
 """Seconds for each sample in the search for a sample that hangs."""
 
 
@@ -75,7 +75,7 @@ class Rereader:
 
     def _timed(self, places: np.ndarray, limit: float) -> list[Any]:
         """Return what comes of each sample, within `limit` seconds."""
-        short = min(SHORT, limit)
+        short = min(SEARCH_SECONDS, limit)
         made = list(self._each(places, short))
         late = [k for k, one in enumerate(made) if isinstance(one, SampleTimeout)]
         if len(late) > 1 and limit > short:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .. import validation
 from ..graph.node import Node
 from ..memory.leases import BufferPool
-from .base import ELSEWHERE, AbstractWorkerPool
+from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
 from .task import ONCE, Submission, Task, TaskFuture
 
 
@@ -19,7 +19,7 @@ class SerialPool(AbstractWorkerPool):
     own_thread = True
 
     @validation.known_names(
-        dict.fromkeys([*ELSEWHERE, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)")
+        dict.fromkeys([*ADVICE_ON_POOL_OPTIONS, "processes"], "a SerialPool has no workers: WorkerProcessPool(n)")
     )
     def __init__(self) -> None:
         super().__init__()

@@ -54,7 +54,7 @@ ONCE = Submission()
 current = threading.local()
 """Holds, as ``future``, the future of the task that this thread runs."""
 
-STOPPED = "a task raised StopIteration, which would end the loop over results"
+TASK_RAISED_STOP = "a task raised StopIteration, which would end the loop over results"
 """Message of the RuntimeError that replaces it."""
 
 FOREVER = threading.TIMEOUT_MAX
@@ -124,7 +124,7 @@ class TaskFuture:
             self.wait(FOREVER)
         if self._error is not None:
             if isinstance(self._error, StopIteration):
-                raise RuntimeError(STOPPED) from self._error
+                raise RuntimeError(TASK_RAISED_STOP) from self._error
             try:
                 raise self._error
             finally:

@@ -37,7 +37,7 @@ from ..accessors.spreading import lender
 from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
 from ..memory.leases import BufferPool
-from .base import ELSEWHERE, AbstractWorkerPool, worker_count
+from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
 from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
@@ -254,7 +254,7 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     lends_threads = True
 
-    @validation.known_names(ELSEWHERE)
+    @validation.known_names(ADVICE_ON_POOL_OPTIONS)
     def __init__(self, processes: int | None = None) -> None:
         super().__init__()
         self.processes = worker_count(processes)

@@ -28,7 +28,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.work_pool import choice, prefetch_buffer
 from batchup_ng.work_pool.choice import Choice, suited
-from batchup_ng.work_pool.parallel import ParallelDataSource
+from batchup_ng.work_pool.parallel import ParallelNode
 
 TOO_BUSY = "too busy to tell"
 
@@ -55,7 +55,7 @@ def source() -> bu.ArrayDataSource:
 
 
 def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "TINY", 1.0)  # seconds, which no machine is too busy for
+    monkeypatch.setattr(choice, "TINY_BATCH_SECONDS", 1.0)  # seconds, which no machine is too busy for
     kind, why = choose(source, 8, True)
     assert kind == "serial"
     assert "less than handing it over" in why
@@ -173,8 +173,8 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
 def test_an_interrupt_at_any_line_arrives(
     source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch, in_full: bool
 ) -> None:
-    monkeypatch.setattr(choice, "ENOUGH", 1)
-    monkeypatch.setattr(choice, "QUEUED", math.inf)
+    monkeypatch.setattr(choice, "ENOUGH_SHARES", 1)
+    monkeypatch.setattr(choice, "MAX_QUEUED_SHARE", math.inf)
     python, interval = source.map(in_python), sys.getswitchinterval()
     for line in itertools.count(1, 1 if in_full else 9):
         try:
@@ -201,7 +201,7 @@ def test_an_interrupt_while_the_second_thread_starts_arrives(
     def start(thread: threading.Thread) -> None:
         handler(signal.SIGUSR1, sys._getframe())
 
-    monkeypatch.setattr(choice, "EPOCH", 0.0)
+    monkeypatch.setattr(choice, "SHORT_EPOCH_SECONDS", 0.0)
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(Raised):
         choose(source.map(in_python), 8, True)
@@ -463,7 +463,7 @@ def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pyte
     tries_three(monkeypatch, "threads")
     with bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2) as loader:
         behind: Any = loader._behind()
-        behind.node.making = behind.node.making._replace(made=Taken())
+        behind.making = behind.making._replace(made=Taken())
         assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
 
 
@@ -471,11 +471,11 @@ def test_a_loop_that_is_left_early_holds_no_batch_that_was_tried(monkeypatch: py
     tries_three(monkeypatch, "threads")
     tried: list[Any] = []
 
-    def note(source: Any, made: Any, hand_out: Any = ParallelDataSource.hand_out_first) -> None:
+    def note(source: Any, made: Any, hand_out: Any = ParallelNode.hand_out_first) -> None:
         tried.extend(weakref.ref(batch[0]) for _, batch in made)
         hand_out(source, made)
 
-    monkeypatch.setattr(ParallelDataSource, "hand_out_first", note)
+    monkeypatch.setattr(ParallelNode, "hand_out_first", note)
     with bu.Loader(bu.ArrayDataSource([np.arange(60)]), 2, buffer=1) as loader:
         iterator = iter(loader)
         next(iterator)

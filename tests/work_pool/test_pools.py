@@ -23,7 +23,7 @@ from .pool_contract import PoolContract
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
-    monkeypatch.setattr(rereading, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.1)
 
 
 def contract(make: Callable[[], AbstractWorkerPool], **attributes: bool) -> Any:

@@ -47,7 +47,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sample that hangs looked for faster; where others seem to hang as well they get all of their time."""
-    monkeypatch.setattr(rereading, "SHORT", 0.05)
+    monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.05)
     monkeypatch.setattr(thread_pools, "LOOK_AGAIN", 0.02)
 
 
@@ -138,7 +138,7 @@ def test_the_rest_is_delivered_by_other_threads_and_what_comes_back_late_overwri
 def test_a_sample_that_hung_for_a_moment_is_made_again_and_reported(
     threads: bu.WorkerThreadPool, gate: Gate, policy: bu.ErrorPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rereading, "SHORT", 0.5)
+    monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.5)
     moments = iter([True])
 
     def hangs_once(x: np.ndarray) -> Any:

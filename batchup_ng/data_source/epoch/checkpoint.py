@@ -20,7 +20,7 @@ from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
 from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
-from .state import LAST, SavedEpoch, digest
+from .state import LAST_POSITION, SavedEpoch, digest
 
 MAX_TOLD = 200
 """Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
@@ -76,7 +76,7 @@ def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> 
         _check_cut(options, saved)
     total = plan.rows.n_samples if cut else plan.rows.n_batches
     unit, reached = ("samples", saved.samples) if cut else ("batches", saved.batches)
-    if reached > (total if total is not None and total != math.inf else LAST // 2):
+    if reached > (total if total is not None and total != math.inf else LAST_POSITION // 2):
         raise StateError(f"this state is damaged: {reached} {unit} were handed out of an epoch of {total}")
 
 

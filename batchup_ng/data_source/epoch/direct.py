@@ -19,7 +19,7 @@ from ..epoch_options import EpochOptions
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures
-from .opening import CLOSED, Epoch, Runner
+from .opening import CLOSED_WHILE_WAITING, Epoch, Runner
 from .reading import MakeBatch
 
 Batches = Generator[Any, None, None]
@@ -36,7 +36,7 @@ class DirectRunner(Runner):
             return next(self._batches)
         except StopIteration:
             if self.closed and not self.at_end:
-                raise PoolClosed(CLOSED) from None
+                raise PoolClosed(CLOSED_WHILE_WAITING) from None
             self.at_end = True
             raise
         except BaseException:

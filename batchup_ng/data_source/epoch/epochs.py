@@ -27,7 +27,7 @@ from .opening import Epoch, has_plan, prepare
 from .starting import start
 from .state import from_state
 
-REPEATS = "repeats"
+WARNED_OF_REPEATS = "repeats"
 """The warning of an epoch that repeats the one before."""
 
 
@@ -145,10 +145,10 @@ def _warn_of_repeats(epoch: Epoch) -> None:
     """Warn, once per source, if an epoch has the order and shard of the previous one and neither was given a number."""
     notes, options = epoch.node.epoch_notes, epoch.options
     before = notes.latest
-    if before is not None and before[1].batches and REPEATS not in notes.warned:
+    if before is not None and before[1].batches and WARNED_OF_REPEATS not in notes.warned:
         order, own = ((one.shuffled, one.seed, one.shard) for one in (before[0], options))
         if order == own and (options.shuffled or epoch.node.traits.draws):
-            notes.warned.add(REPEATS)
+            notes.warned.add(WARNED_OF_REPEATS)
             what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="
             warnings.warn(
                 f"this epoch has the same order and random numbers as the one before: with {what} and without epoch= "

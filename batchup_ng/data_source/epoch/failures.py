@@ -26,7 +26,7 @@ MAX_SHOWN = 1000
 MAX_REPLACEMENTS = 32
 """Maximum number of other rows to try in place of a bad one."""
 
-LATER = "which could be made at a later try"
+MADE_AT_A_LATER_TRY = "which could be made at a later try"
 """Text for a batch whose exception did not recur."""
 
 FAILED_SAMPLE, FAILED_BATCH = "sample", "batch"
@@ -66,7 +66,7 @@ class Failures:
             place = min(failed.failures)
             raise self._blamed(planned, place, failed.failures[place])
         if failed.error is not None:
-            gone = f"{LATER}; ErrorPolicy(retries=1) lets that pass"
+            gone = f"{MADE_AT_A_LATER_TRY}; ErrorPolicy(retries=1) lets that pass"
             why = gone if failed.gone else "since no single row is to blame"
             raise _unblamed(planned, failed.error, why)
 
@@ -124,7 +124,7 @@ class Failures:
 
     def _record_retried(self, planned: PlannedBatch, failure: BaseException) -> None:
         """Record a batch that succeeded at a later attempt in the accounting. Warn of the first of a source."""
-        error = _unblamed(planned, failure, LATER)
+        error = _unblamed(planned, failure, MADE_AT_A_LATER_TRY)
         without_frames(error)
         self.epoch.accounting.note_retried(error)
         self._warn("a batch failed and was made again", error)

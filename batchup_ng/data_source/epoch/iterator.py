@@ -17,14 +17,14 @@ from .opening import Epoch, Runner, prepare
 from .starting import start
 from .state_file import read_state, write_state
 
-HOOKS = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
+HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
          "start_seconds", "stream_id", "take_back", "torn", "untouched"}
 """Methods and attributes for the library, not for users."""
 
 BY_CONSUMER = ""
 """Reason for the end of an iterator that its consumer closed, or that is at its end."""
 
-UNKNOWN = "an exception"
+UNKNOWN_REASON = "an exception"
 """Reason for the end of an iterator before its exception is described."""
 
 NOT_LOADED = "a state that could not be loaded"  # the user's own iterator of a stream may reject it
@@ -98,7 +98,7 @@ class BatchIterator(Iterator[Any]):
         except BaseException as error:
             others = self._over  # another thread's reason
             if others is None:
-                self._over = UNKNOWN  # set at once: another thread may request a batch
+                self._over = UNKNOWN_REASON  # set at once: another thread may request a batch
             try:
                 self._taken_back(mark, error, began)
             except BaseException:  # from a second signal, which may come at any line
@@ -110,8 +110,8 @@ class BatchIterator(Iterator[Any]):
 
     def _taken_back(self, mark: tuple[Any, ...], error: BaseException, began: float) -> None:
         """Break the epoch off as it was at `mark`. A second call only changes the time."""
-        self.take_back(mark, UNKNOWN)
-        if self._over is UNKNOWN:
+        self.take_back(mark, UNKNOWN_REASON)
+        if self._over is UNKNOWN_REASON:
             self._over = reason(error)
         batches, samples, waited = self._handed
         self._handed = batches, samples, waited + time.perf_counter() - began
@@ -161,7 +161,7 @@ class BatchIterator(Iterator[Any]):
         return f"<{type(self).__name__}: {self._accounting.batches}{total} batches delivered, {state}>"
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in HOOKS]
+        return [name for name in super().__dir__() if name not in HIDDEN_NAMES]
 
     def __bool__(self) -> bool:
         return True  # otherwise Python calls len(), which some do not have
@@ -178,7 +178,7 @@ class BatchIterator(Iterator[Any]):
 
     def break_off(self, by: str) -> None:
         """End the epoch as :meth:`close` does. Unless the epoch was over, ``next()`` then raises ``PoolClosed``."""
-        if self._over is None or self._over is UNKNOWN:
+        if self._over is None or self._over is UNKNOWN_REASON:
             self._over = by
         if self._finalizer.alive:
             self._runner.close()

@@ -14,7 +14,7 @@ MAX_REASON = 120
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
 
-END = object()
+NO_MORE_BATCHES = object()
 """Marks the end of the batches."""
 
 
@@ -36,11 +36,11 @@ class IteratorView(Iterator[Any]):
         self._begin()
         if self._broken:
             raise broken_off(self._broken)
-        marked, batch = self._marked, END
+        marked, batch = self._marked, NO_MORE_BATCHES
         mark = None if marked is None else marked.mark
         try:
-            batch = next(self._iterator, END)
-            if batch is not END:
+            batch = next(self._iterator, NO_MORE_BATCHES)
+            if batch is not NO_MORE_BATCHES:
                 return self._received(batch)
         except BaseException as error:
             try:
@@ -60,7 +60,7 @@ class IteratorView(Iterator[Any]):
 
     def _taken_back(self, mark: Any, error: BaseException, batch: Any) -> str:
         """Break the epoch off as it was at `mark`, and return the reason. A second call changes nothing."""
-        by = reason(error) if batch is END else self._reason(error)
+        by = reason(error) if batch is NO_MORE_BATCHES else self._reason(error)
         if self._marked is None:  # the user's own iterator may have ended too early, or be past a lost batch
             self._broken = by
         else:

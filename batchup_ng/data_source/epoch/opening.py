@@ -20,9 +20,9 @@ from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .accounting import Accounting
 from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
-from .state import CANNOT, SavedEpoch, as_state, from_state
+from .state import NO_STATE_OF_STREAM, SavedEpoch, as_state, from_state
 
-CLOSED = "this iterator was closed while a batch was waited for"
+CLOSED_WHILE_WAITING = "this iterator was closed while a batch was waited for"
 """Text of the error of a runner that is closed before the end of its epoch."""
 
 
@@ -168,7 +168,7 @@ class Epoch:
         """
         options = self.options
         if self.plan is None and inner is None:
-            raise StateError(CANNOT)
+            raise StateError(NO_STATE_OF_STREAM)
         if isinstance(inner, StateError):
             raise StateError(str(inner))
         if self.chosen is not None:
@@ -210,7 +210,7 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     if stream:
         check_stream(node, asked)
         if state is not None and (node.checkpointable() is None or asked.drop_last):
-            raise StateError(CANNOT)
+            raise StateError(NO_STATE_OF_STREAM)
     saved, plan = None if state is None else from_state(state), None
     options = asked if stream else asked.opened(None if saved is None else saved.seed)
     if saved is not None:

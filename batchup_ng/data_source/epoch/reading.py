@@ -10,7 +10,7 @@ import numpy as np
 
 from ...batch_layout import finished
 from ...error_context import raise_if_of_signal_handler
-from ...faults.isolation import FAILURES, PartialBatch, isolable, isolate
+from ...faults.isolation import READ_FAILURES, PartialBatch, isolable, isolate
 from ...graph.node import Node
 from ...memory.leases import Buffers
 from ...randomness import BatchKey
@@ -62,7 +62,7 @@ class MakeBatch(NamedTuple):
         if not self.own_thread:
             return True
         raise_if_of_signal_handler(error)
-        return isinstance(error, FAILURES)
+        return isinstance(error, READ_FAILURES)
 
     def isolated(
         self, read: Callable[[Any, BatchKey], Any], rows: Any, key: BatchKey, error: BaseException

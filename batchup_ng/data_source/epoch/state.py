@@ -27,23 +27,23 @@ import numpy as np
 from ...errors import StateError
 from .accounting import COUNTS
 
-FORMAT = "batchup_ng epoch"
-VERSION = 3
+STATE_FORMAT = "batchup_ng epoch"
+STATE_VERSION = 3
 """Version of the format. A newer version than this is refused."""
 
-READ = (2, VERSION)
+READ_VERSIONS = (2, STATE_VERSION)
 """The versions that can be read. They differ in the list of blocks in an order by blocks."""
 
-LAST = (1 << 63) - 1
+LAST_POSITION = (1 << 63) - 1
 """The largest position or batch number: all positions are int64."""
 
-OLD = "old "
+OLD_ORDER = "old "
 """Prefix for an order by blocks of version 2. Its list has the pairs of all nodes, sorted, each once."""
 
-BLOCKS = re.compile(r"blocks \[(\([1-9]\d{0,17}, [1-9]\d{0,17}\)(, (?=\()|(?=\])))+\]")
+ORDER_BY_BLOCKS = re.compile(r"blocks \[(\([1-9]\d{0,17}, [1-9]\d{0,17}\)(, (?=\()|(?=\])))+\]")
 """An order by blocks: the block and window of each node that has an order, or one pair if they are all equal."""
 
-CANNOT = (
+NO_STATE_OF_STREAM = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
     "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (with nothing around it but maps, "
     "and no drop_last=, which reads ahead)"
@@ -71,7 +71,7 @@ class SavedEpoch:
 
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
     """Return `saved` as a state. Refuse a state of the user's own iterator that cannot be written as JSON."""
-    body = {"format": FORMAT, "version": VERSION, **vars(saved)}
+    body = {"format": STATE_FORMAT, "version": STATE_VERSION, **vars(saved)}
     named = body.pop("counts")
     counts = [named[name] for name in COUNTS]
     try:
@@ -92,19 +92,19 @@ def from_state(state: Any) -> SavedEpoch:
     if not isinstance(state, Mapping):
         hint = "; load_state(path) reads a file" if isinstance(state, (str, os.PathLike)) else ""
         raise StateError(f"a state must be the dict that state_dict() returned, not a {type(state).__name__}{hint}")
-    if type(state.get("format")) is not str or state["format"] != FORMAT:
+    if type(state.get("format")) is not str or state["format"] != STATE_FORMAT:
         raise StateError(
-            f"this is no state of a batch iterator: its 'format' is not {FORMAT!r}; pass what state_dict() returned, "
-            f"and not what that was saved in"
+            f"this is no state of a batch iterator: its 'format' is not {STATE_FORMAT!r}; pass what state_dict() "
+            f"returned, and not what that was saved in"
         )
     try:
         body = _plain(dict(state))
     except (TypeError, ValueError, RecursionError) as error:
         raise StateError(f"this state is damaged: {error}") from error
-    if type(body.get("version")) is not int or body["version"] not in READ:
+    if type(body.get("version")) is not int or body["version"] not in READ_VERSIONS:
         raise StateError(
             f"this state is of version {body.get('version')!r:.40} of the format, and this batchup_ng reads versions "
-            f"{READ[0]} to {VERSION}; use the release that wrote it"
+            f"{READ_VERSIONS[0]} to {STATE_VERSION}; use the release that wrote it"
         )
     found, counts = body.pop("digest", None), body.pop("counts", None)
     if not isinstance(counts, list) or len(counts) != len(COUNTS) + 1:
@@ -121,8 +121,8 @@ def from_state(state: Any) -> SavedEpoch:
     wrong = next((name for name, is_good in _checks(saved) if not is_good), None)
     if wrong is not None:
         raise StateError(f"this state is damaged: its {wrong!r} cannot be {vars(saved)[wrong]!r:.100}")
-    if version == READ[0] and saved.order.startswith("blocks"):
-        return dataclasses.replace(saved, order=OLD + saved.order)
+    if version == READ_VERSIONS[0] and saved.order.startswith("blocks"):
+        return dataclasses.replace(saved, order=OLD_ORDER + saved.order)
     return saved
 
 
@@ -131,7 +131,7 @@ def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
     for name in ("source", "told"):
         yield name, type(getattr(saved, name)) is str
     order = saved.order
-    by_blocks = type(order) is str and BLOCKS.fullmatch(order) is not None
+    by_blocks = type(order) is str and ORDER_BY_BLOCKS.fullmatch(order) is not None
     yield "order", by_blocks or order in ("in order", "seed", "stream")
     for name, least in {"seed": 0, "epoch": 0, "batch_size": 1, "world": 1}.items():
         yield name, is_whole(getattr(saved, name), least, math.inf)
@@ -146,10 +146,10 @@ def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
         yield "samples", saved.batches > 0 or saved.samples == 0
     else:
         yield "inner", saved.inner is None
-        yield "samples", saved.samples == LAST or -(-saved.samples // saved.batch_size) == saved.batches
+        yield "samples", saved.samples == LAST_POSITION or -(-saved.samples // saved.batch_size) == saved.batches
 
 
-def is_whole(value: Any, least: int = 0, most: float = LAST) -> bool:
+def is_whole(value: Any, least: int = 0, most: float = LAST_POSITION) -> bool:
     """Return whether a value is a plain int from `least` to `most`."""
     return type(value) is int and least <= value <= most
 
@@ -161,7 +161,7 @@ def _is_place(inner: Any) -> bool:
     pairs = inner["counted"]
     if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], list) for pair in pairs):
         return False
-    return all(is_whole(n, 0, LAST // 2) and all(map(is_whole, path)) for path, n in pairs)
+    return all(is_whole(n, 0, LAST_POSITION // 2) and all(map(is_whole, path)) for path, n in pairs)
 
 
 def blocks_in(order: str) -> list[tuple[int, int]]:

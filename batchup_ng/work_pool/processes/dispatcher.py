@@ -33,7 +33,7 @@ from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import in_a_fork
 from ..task import Submission, Task
-from .job import DONE, ProcessJob, job_of, transport_and_room
+from .job import NO_TASK, ProcessJob, job_of, transport_and_room
 from .process import Launcher, refused
 from .protocol import Frame, Kind
 from .schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
@@ -41,7 +41,7 @@ from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
 from .turn import Turn
 from .wire import Wire, WorkerHandle, resolve
-from .workers import BARREN, Actions, Workers
+from .workers import OTHERS_ENDED_TOO, Actions, Workers
 
 LOOK_EVERY = 0.05
 """Seconds between two checks of due actions while messages keep coming."""
@@ -191,7 +191,8 @@ class Dispatcher:
             )
         if self._schedule.broken:
             return PoolBroken(
-                f"worker processes cannot be kept alive: {self.workers.last_exit}{BARREN}; see their own messages above"
+                f"worker processes cannot be kept alive: {self.workers.last_exit}{OTHERS_ENDED_TOO}; see their own "
+                f"messages above"
             )
         return WorkerDied(f"{self.workers.last_exit} while running this task")
 
@@ -333,7 +334,7 @@ class Dispatcher:
                             constant.saw(room)
                 if frame.buffers:
                     resolve(frame, slot)
-                job.task = DONE
+                job.task = NO_TASK
                 job.set_result(frame)
         except BaseException as error:
             broken = self._break(error)

@@ -15,19 +15,19 @@ from ...errors import SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory.leases import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
-from ..task import STOPPED, Submission, Task, TaskFuture
+from ..task import TASK_RAISED_STOP, Submission, Task, TaskFuture
 from .protocol import Frame, Kind, Placed
 from .serialization import can_travel, culprit, dump, load_result, remedy
 from .shared_constants import ConstantRef, SharedConstant
 
-REST = 0.002
+REST_SECONDS = 0.002
 """Seconds until a thread checks again whether another thread reads the results."""
 
 Encoded = tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
 """The kind of a task's frame, the pickle of function and arguments, the memory of large arguments, the constants that
 the task needs. Each worker gets a constant once."""
 
-DONE: Encoded = Kind.TASK, b"", [], []
+NO_TASK: Encoded = Kind.TASK, b"", [], []
 """Placeholder for a task that is no longer needed."""
 
 
@@ -45,7 +45,7 @@ class ProcessJob(TaskFuture):
         super().__init__()
         self.number = number
         self.how = how
-        self.task = DONE
+        self.task = NO_TASK
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
         self._serve = serve
@@ -62,7 +62,7 @@ class ProcessJob(TaskFuture):
     def fail(self, error: BaseException) -> None:
         """Hand over an exception instead of a result, unless the task was cancelled."""
         self.finished = True
-        self.task = DONE
+        self.task = NO_TASK
         if self._claimed or super().begin():
             self.set_exception(error)
 
@@ -81,7 +81,7 @@ class ProcessJob(TaskFuture):
             return _with_causes(result) if type(result) is PartialBatch else result
         error, remote = load_result(frame.pickled, frame.buffers)
         if isinstance(error, StopIteration):
-            error = RuntimeError(STOPPED)
+            error = RuntimeError(TASK_RAISED_STOP)
         try:
             raise error from remote
         finally:
@@ -90,7 +90,7 @@ class ProcessJob(TaskFuture):
     def wait(self, seconds: float) -> bool:
         if self.done():
             return True
-        deadline, pause = time.monotonic() + seconds, REST
+        deadline, pause = time.monotonic() + seconds, REST_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             self._serve(self, deadline)
             if super().wait(min(pause, left)):

@@ -18,7 +18,7 @@ from ...errors import SharedMemoryWarning, WorkerWarning
 from ...graph.node import Node
 from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
-from ..base import ELSEWHERE, AbstractWorkerPool, worker_count
+from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST_TIMEOUT
 from ..task import ONCE, Submission, Task
 from ..threads import WorkerThreadPool
@@ -36,7 +36,7 @@ from .shared_memory import Arena, SlotPool
 
 START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn": Launcher}
 
-SHARE = 0.25
+SHARE_FOR_SLOTS = 0.25
 """Share of the free memory for slots."""
 
 OWN_SHARE = 0.25
@@ -67,7 +67,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         ArgumentError: a number is below 1, or there is no such method or folder.
     """
 
-    @validation.known_names(ELSEWHERE)
+    @validation.known_names(ADVICE_ON_POOL_OPTIONS)
     def __init__(
         self,
         processes: int | None = None,
@@ -96,7 +96,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         start = START_METHODS[self._start_method]
         launcher = start(self.threads, self._blas_threads, fd, self._start_timeout, own)
         copies = None if arena is None else SharedCopies(arena, self._spill)
-        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, BUDGET.free()) * SHARE))
+        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, BUDGET.free()) * SHARE_FOR_SLOTS))
         self._reloads = Reloads()
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)

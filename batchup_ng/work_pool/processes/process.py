@@ -33,7 +33,7 @@ EXIT_UNKNOWN = 1 << 16
 CLOSE_TIMEOUT = 5.0
 """Seconds from the close of the sockets until workers that have not ended are killed."""
 
-GRACE = 0.5
+GRACE_IN_A_TASK = 0.5
 """The same for workers in a task."""
 
 KILL_TIMEOUT = 5.0

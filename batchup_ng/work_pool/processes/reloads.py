@@ -19,7 +19,7 @@ from ...errors import WorkerWarning
 from ...warn import warn_consumer
 
 _FOLDERS = [path for name, path in sysconfig.get_paths().items() if name.endswith("lib")]
-INSTALLED = (*_FOLDERS, os.path.abspath(f"{__file__}/../../.."))
+INSTALLED_FOLDERS = (*_FOLDERS, os.path.abspath(f"{__file__}/../../.."))
 """Folders of modules that nobody reloads: there may be thousands, and checking all would take a millisecond."""
 
 
@@ -47,7 +47,7 @@ class Reloads:
             self._known.add(name)
             spec = _spec_of(name)
             origin = getattr(spec, "origin", None)  # the file; None for a folder without __init__.py
-            if origin is not None and os.path.isabs(origin) and not origin.startswith(INSTALLED):
+            if origin is not None and os.path.isabs(origin) and not origin.startswith(INSTALLED_FOLDERS):
                 self._specs[name] = spec
         found -= {"__main__"} | cloudpickle.list_registry_pickle_by_value()  # pickled by value each time
         if found:

@@ -31,13 +31,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..fair_queue import FairQueue
 from ..task import Submission
 
-AHEAD = 1
+JOBS_AHEAD = 1
 """Jobs that a worker holds in addition to its running jobs."""
 
-AHEAD_OF_QUICK = 4
+QUICK_JOBS_AHEAD = 4
 """The same while jobs are quick."""
 
-QUICK, SLOW = 0.00025, 0.5
+QUICK_JOB_SECONDS, SLOW_JOB_SECONDS = 0.00025, 0.5
 """Mean seconds of quick and of slow jobs, with the way to the worker and back."""
 
 START_TIMEOUT = 60.0
@@ -269,7 +269,9 @@ class Schedule(Generic[W, J]):
     def _worker_for(self, exclusive: bool, stream_id: int) -> W | None:
         # While workers start, or if jobs are slow, a job goes only to a worker with a free thread. It does not wait for
         # another job at a worker that is slower than others.
-        ahead = 0 if self._starting or self._mean > SLOW else AHEAD_OF_QUICK if self._mean < QUICK else AHEAD
+        ahead = QUICK_JOBS_AHEAD if self._mean < QUICK_JOB_SECONDS else JOBS_AHEAD
+        if self._starting or self._mean > SLOW_JOB_SECONDS:
+            ahead = 0
         fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
         for worker in self.workers:

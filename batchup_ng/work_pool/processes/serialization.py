@@ -44,7 +44,7 @@ from .shared_arrays import FilePart, file_part, memory_of, reopened
 SMALLEST_APART = 1 << 16
 """Bytes. A smaller array is sent in the frame, because a mapping of its own would cost more than a copy."""
 
-CACHED = type(functools.lru_cache(len))
+CACHED_FUNCTION = type(functools.lru_cache(len))
 
 _seen: dict[str, Any] = {}
 """The modules that were checked, by name."""
@@ -55,7 +55,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is CACHED and not goes_by_name(obj):
+        if kind is CACHED_FUNCTION and not goes_by_name(obj):
             options = obj.cache_parameters()
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not goes_by_name(obj):
@@ -186,7 +186,7 @@ class Packer(Pickler):
             items = packed_list(obj.dataset)
             if items is not None:
                 return MapStyle, (items,)
-        elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED, typing.NewType)):
+        elif isinstance(obj, (types.FunctionType, types.ModuleType, type, CACHED_FUNCTION, typing.NewType)):
             _send_by_value_if_need_be(obj)
         return super().reducer_override(obj)
 
@@ -231,10 +231,10 @@ def arrive(
 
 # -- long lists --------------------------------------------------------------------------------------------------
 
-SHORTEST = 1000
+SHORTEST_PACKED_LIST = 1000
 """Items. A shorter list is not packed."""
 
-LARGEST = 512
+LARGEST_PACKED_ITEM = 512
 """Largest mean bytes of an item. Larger items gain little, and packing would multiply objects that they share."""
 
 _IMPORTABLE = sys.stdlib_module_names | {"numpy"}
@@ -263,7 +263,7 @@ class PackedList:
 
 def packed_list(items: Sequence[Any]) -> PackedList | None:
     """Pack a list of small plain objects. Return None if the list is short or an item is large or not plain."""
-    if len(items) < SHORTEST:
+    if len(items) < SHORTEST_PACKED_LIST:
         return None
     file, ends = io.BytesIO(), np.empty(len(items), np.int64)
     pickler = _PlainPickler(file, protocol=5)
@@ -272,7 +272,7 @@ def packed_list(items: Sequence[Any]) -> PackedList | None:
             pickler.dump(item)
             pickler.clear_memo()
             ends[place] = file.tell()
-            if ends[place] > LARGEST * (place + 1):
+            if ends[place] > LARGEST_PACKED_ITEM * (place + 1):
                 return None
     except Exception as error:  # pickling the whole list raises it again, or succeeds
         raise_if_of_signal_handler(error)

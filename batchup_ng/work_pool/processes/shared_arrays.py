@@ -41,10 +41,10 @@ from ...memory.shared_file import SharedFile, private
 from .protocol import Placed
 from .shared_memory import Arena, ArenaFull
 
-PIECE = 1 << 26
+BYTES_COPIED_AT_ONCE = 1 << 26
 """Bytes copied at once. An interrupt can come between two pieces."""
 
-COMPARED = 1 << 20
+BYTES_COMPARED_AT_ONCE = 1 << 20
 """Bytes compared at once, few enough to stay in the CPU's cache."""
 
 ROOM_TO_SPARE = 0.8
@@ -139,9 +139,9 @@ class SharedCopies(Holder):
         return Copy(Placed(0, memory.nbytes, *file.place), mapped, file)
 
     def _pieces(self, memory: np.ndarray) -> Iterator[memoryview]:
-        for start in range(0, memory.nbytes, PIECE):
+        for start in range(0, memory.nbytes, BYTES_COPIED_AT_ONCE):
             self._check_open()
-            yield memory[start : start + PIECE].data
+            yield memory[start : start + BYTES_COPIED_AT_ONCE].data
 
     def _check_open(self) -> None:
         if self._closed:
@@ -161,8 +161,8 @@ class SharedCopies(Holder):
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    pieces = range(0, one.nbytes, COMPARED)
-    return all(np.array_equal(one[at : at + COMPARED], other[at : at + COMPARED]) for at in pieces)
+    step = BYTES_COMPARED_AT_ONCE
+    return all(np.array_equal(one[at : at + step], other[at : at + step]) for at in range(0, one.nbytes, step))
 
 
 def checked_folder(spill: Any) -> str | None:

@@ -5,8 +5,8 @@ another thread for each result, and to be woken by it, costs more than the work.
 hands over their results. From time to time (:meth:`.ProcessJob.wait`) they check whether the turn is free.
 
 While no consumer reads, the dispatcher's thread does. A consumer that waits relieves it. That thread then naps for
-:data:`.REST` after the messages that it is waiting for, and the consumer finds the turn free. It keeps the turn while
-it waits for messages: a consumer does not wake it.
+:data:`.REST_SECONDS` after the messages that it is waiting for, and the consumer finds the turn free. It keeps the turn
+while it waits for messages: a consumer does not wake it.
 
 Locks. `_lock` is the turn. Only its owner calls `read`, and `read` may take the pool's lock. No thread waits for the
 turn with the pool's lock held: only the dispatcher's thread ever waits for the turn. `open` and `_relieved` need no
@@ -29,7 +29,7 @@ from typing import Any
 from ...signals import InterruptsHeld
 from ..prefetch_buffer import in_a_fork
 from ..task import TaskFuture
-from .job import REST
+from .job import REST_SECONDS
 
 
 class Turn:
@@ -79,7 +79,7 @@ class Turn:
             while self.open:
                 if self._relieved:
                     self._relieved = False
-                    time.sleep(REST)
+                    time.sleep(REST_SECONDS)
                     continue
                 with self._lock:
                     if self.open:  # as before another thread had the turn

@@ -28,7 +28,7 @@ from typing import Any
 from ...memory.leases import BufferPool
 from ...signals import leave_interrupts_to_others
 from .job import ProcessJob
-from .process import CLOSE_TIMEOUT, EXIT_UNKNOWN, GRACE, Launcher, WorkerProcess, refused
+from .process import CLOSE_TIMEOUT, EXIT_UNKNOWN, GRACE_IN_A_TASK, Launcher, WorkerProcess, refused
 from .schedule import Action, Schedule
 from .shared_memory import SlotPool
 from .wire import Wire, WorkerHandle
@@ -40,7 +40,7 @@ LOST_TIMEOUT = 0.2
 """Seconds that a worker that has hung up may take to end."""
 
 NO_OTHER = ", and no other could be started: "
-BARREN = "; others ended before they had done anything, too"
+OTHERS_ENDED_TOO = "; others ended before they had done anything, too"
 
 Actions = Sequence[Action[WorkerHandle, ProcessJob]]
 """What the schedule wants to be done."""
@@ -106,7 +106,7 @@ class Workers:
             worker.process.hang_up()
         began = time.monotonic()
         for worker in workers:
-            deadline = began + (GRACE if worker.sent else CLOSE_TIMEOUT)
+            deadline = began + (GRACE_IN_A_TASK if worker.sent else CLOSE_TIMEOUT)
             worker.process.end(max(0.0, deadline - time.monotonic()))
         if self._starter is not None:
             self._starter.join()  # it ends the worker that it has just started
@@ -147,7 +147,7 @@ class Workers:
 
     def give_up(self) -> None:
         """Record that a worker will not be replaced. With the lock held."""
-        self.degraded_reason = self.degraded_reason or f"{self.last_exit}{BARREN}"
+        self.degraded_reason = self.degraded_reason or f"{self.last_exit}{OTHERS_ENDED_TOO}"
 
     # -- the starter -------------------------------------------------------------------------------------------
 

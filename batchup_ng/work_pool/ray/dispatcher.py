@@ -33,7 +33,7 @@ from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
 from ...memory.leases import ALIGNMENT, BufferPool
 from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
-from ..processes.job import DONE, ProcessJob, job_of
+from ..processes.job import NO_TASK, ProcessJob, job_of
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
 from ..task import Submission, Task, TaskFuture
@@ -59,7 +59,7 @@ NODE_GRACE = 0.1
 LET_GO = 30.0
 """Seconds until an actor without room is given up, if the number of actors follows the nodes."""
 
-DISCONNECTED = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
+RAY_DISCONNECTED = "the program's connection to Ray was ended (ray.shutdown); make a new pool"
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that ``close`` waits for the dispatcher's thread."""
@@ -157,7 +157,7 @@ class RayDispatcher:
             if self._cluster.connected():
                 self._ended = f"the dispatcher of this pool failed, make a new one: {error!r}"
                 raise
-            self._ended = DISCONNECTED
+            self._ended = RAY_DISCONNECTED
         finally:
             self._leave()
 
@@ -180,7 +180,7 @@ class RayDispatcher:
         """Check the connection, the wanted number of actors, and whether any actor comes up."""
         self._later(LOOK_EVERY, self._look)
         if not self._cluster.connected():
-            self._ended = DISCONNECTED
+            self._ended = RAY_DISCONNECTED
             return
         if self._seats:
             self._keep_size(time.monotonic())
@@ -411,7 +411,7 @@ class RayDispatcher:
 
     def _hand_over(self, worker: RayWorker, job: ProcessJob, answer: Any) -> None:
         """Settle a job by the answer of its call."""
-        job.task = DONE
+        job.task = NO_TASK
         error = answer.exception()
         if error is not None:
             node = "" if worker.seat.greeting is None else worker.seat.greeting.address

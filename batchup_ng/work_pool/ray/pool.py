@@ -16,7 +16,7 @@ from ... import validation
 from ...errors import ArgumentError, ArgumentTypeError, WorkerWarning
 from ...graph.node import Node
 from ...warn import warn_consumer
-from ..base import ELSEWHERE, AbstractWorkerPool
+from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
 from ..processes.job import ProcessJob
 from ..processes.reloads import Reloads
@@ -57,7 +57,7 @@ class WorkerRayPool(AbstractWorkerPool):
         ConnectionError: there is no cluster at `address`.
     """
 
-    @validation.known_names({**ELSEWHERE, "processes": "pass their number as actors="})
+    @validation.known_names({**ADVICE_ON_POOL_OPTIONS, "processes": "pass their number as actors="})
     def __init__(
         self,
         address: str | None = None,

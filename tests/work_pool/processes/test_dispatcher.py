@@ -65,7 +65,7 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
 
 
 def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.1)
 
     def stuck(x: np.ndarray) -> Any:
         if 7 in x:

@@ -96,7 +96,7 @@ class World:
         assert job not in inbox
         exclusive = job.how.exclusive or job.deaths >= rules.MAX_DEATHS - 1
         starting = not all(each.ready for each in self.schedule.workers)
-        ahead = rules.AHEAD_OF_QUICK if self.schedule._mean < rules.QUICK else rules.AHEAD
+        ahead = rules.QUICK_JOBS_AHEAD if self.schedule._mean < rules.QUICK_JOB_SECONDS else rules.JOBS_AHEAD
         assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else ahead))
         assert len(inbox) < self.threads or job.how.stream_id in [each.how.stream_id for each in inbox], "behind others"
         assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
@@ -297,11 +297,11 @@ def test_workers_hold_more_jobs_while_these_are_quick() -> None:
         return n
 
     run(3, 0.01)
-    assert held() == 1 + rules.AHEAD
-    run(200, rules.QUICK / 2)
-    assert held() == 1 + rules.AHEAD_OF_QUICK
+    assert held() == 1 + rules.JOBS_AHEAD
+    run(200, rules.QUICK_JOB_SECONDS / 2)
+    assert held() == 1 + rules.QUICK_JOBS_AHEAD
     run(3, 0.01)
-    assert held() == 1 + rules.AHEAD
+    assert held() == 1 + rules.JOBS_AHEAD
 
 
 def test_a_worker_that_stands_still_holds_no_job_of_another_stream() -> None:
@@ -421,7 +421,7 @@ class SimulatedWorld(RuleBasedStateMachine):
     def no_worker_has_more_than_its_share(self) -> None:
         assert set(self.world.inboxes) == set(self.world.schedule.workers)
         for worker, inbox in self.world.inboxes.items():
-            assert len(inbox) <= self.world.threads + rules.AHEAD_OF_QUICK
+            assert len(inbox) <= self.world.threads + rules.QUICK_JOBS_AHEAD
             assert worker.jobs == inbox
             assert not (worker.reserved and len(inbox) > 1)
 

@@ -111,7 +111,7 @@ def test_copies_come_and_go_on_many_threads(in_full: bool) -> None:
 
 
 def test_a_pool_that_is_closed_meanwhile_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_arrays, "PIECE", 4096)
+    monkeypatch.setattr(shared_arrays, "BYTES_COPIED_AT_ONCE", 4096)
     with crossing() as both:
         pieces = both.copies._pieces
 

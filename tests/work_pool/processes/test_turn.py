@@ -28,14 +28,14 @@ from batchup_ng.work_pool import task
 from batchup_ng.work_pool.processes import job as jobs
 from batchup_ng.work_pool.processes import turn as turns
 from batchup_ng.work_pool.processes.dispatcher import Dispatcher
-from batchup_ng.work_pool.processes.job import REST, ProcessJob
+from batchup_ng.work_pool.processes.job import REST_SECONDS, ProcessJob
 from batchup_ng.work_pool.processes.turn import Turn
 from tests.extent import quick
 from tests.work_pool.processes.serialization_helpers import one, wait_until
 
 from .simulated_threads import SimulatedThread, World
 
-SOON = 2 * REST + 1e-9
+SOON = 2 * REST_SECONDS + 1e-9
 """Seconds after which somebody reads again: a nap of the dispatcher's thread, and another if a consumer came in it."""
 
 SHORT = 0.01
@@ -270,7 +270,7 @@ def test_the_dispatchers_thread_sleeps_while_a_consumer_reads_messages_for_other
     for each in [*others, first]:
         pool.arrive(each)
         consumer.run()
-        pool.settle(REST / 2)
+        pool.settle(REST_SECONDS / 2)
         assert pool.thread.until < math.inf, "it would take the turn from the consumer"
     assert pool.reader is consumer, "which waits for the second"
     assert set(pool.readers) == {consumer}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, wh
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a sample that hangs looked for faster."""
-    monkeypatch.setattr(rereading, "SHORT", 0.1)
+    monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("nodes")
