@@ -407,9 +407,9 @@ def spin(index: int) -> int:
 def test_auto_chooses_and_draws_nothing(
     dataset: Any, kind: str, quick: float, epoch: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_choice, "TINY_BATCH_SECONDS", quick)  # seconds up to which a batch is quick, on a busy machine too
+    monkeypatch.setattr(torch_choice, "TINY_BATCH_SECONDS", quick)  # on a busy machine too
     monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", quick)
-    monkeypatch.setattr(torch_choice, "SHORT_EPOCH_SECONDS", epoch)  # seconds from which on processes are worth their start
+    monkeypatch.setattr(torch_choice, "SHORT_EPOCH_SECONDS", epoch)
 
     def make() -> Any:
         return data.DataLoader(dataset, 8, shuffle=True)

@@ -101,7 +101,7 @@ class Dispatcher:
 
     def submit(self, task: Task, how: Submission) -> ProcessJob:
         self.start()
-        job = job_of(next(self._numbers), task, how, self._turn.serve)
+        job = job_of(next(self._numbers), task, how, self._turn.serve, self._wire.wake)
         while not self._try_submit(job):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # otherwise another thread has restarted it

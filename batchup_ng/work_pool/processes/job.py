@@ -27,6 +27,8 @@ Encoded = tuple[Kind, bytes, list[memoryview], list[SharedConstant]]
 """The kind of a task's frame, the pickle of function and arguments, the memory of large arguments, the constants that
 the task needs. Each worker gets a constant once."""
 
+Serve = Callable[[TaskFuture, float], None]
+
 NO_TASK: Encoded = Kind.TASK, b"", [], []
 """Placeholder for a task that is no longer needed."""
 
@@ -36,12 +38,12 @@ class ProcessJob(TaskFuture):
 
     `deaths` is the number of workers that died while they ran it. `finished` says whether it has a result or has
     failed, `unwanted` whether it was cancelled while under way. `serve` reads the messages of workers until a future is
-    done or the time is up, unless another thread is reading.
+    done or the time is up, unless another thread is reading. `wake` ends the wait of the thread that reads.
     """
 
-    __slots__ = ("_claimed", "_serve", "deaths", "finished", "how", "number", "task", "unwanted")
+    __slots__ = ("_claimed", "_serve", "_wake", "deaths", "finished", "how", "number", "task", "unwanted")
 
-    def __init__(self, number: int, how: Submission, serve: Callable[[TaskFuture, float], None]) -> None:
+    def __init__(self, number: int, how: Submission, serve: Serve, wake: Callable[[], None]) -> None:
         super().__init__()
         self.number = number
         self.how = how
@@ -49,6 +51,7 @@ class ProcessJob(TaskFuture):
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
         self._serve = serve
+        self._wake = wake
 
     # -- the dispatcher's side ---------------------------------------------------------------------------------
 
@@ -101,6 +104,8 @@ class ProcessJob(TaskFuture):
     def cancel(self) -> bool:
         cancelled = super().cancel()
         self.unwanted = not cancelled
+        if cancelled:
+            self._wake()  # the thread that reads may wait for this result
         return cancelled
 
 
@@ -165,9 +170,9 @@ def batch_task(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
     return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, serve: Callable[[TaskFuture, float], None]) -> ProcessJob:
+def job_of(number: int, task: Task, how: Submission, serve: Serve, wake: Callable[[], None]) -> ProcessJob:
     """Pickle a task on the caller's thread and return its job. If it cannot be pickled, the job has already failed."""
-    job = ProcessJob(number, how, serve)
+    job = ProcessJob(number, how, serve, wake)
     try:
         job.task = encoded(task)
     except Exception as error:

@@ -101,7 +101,7 @@ class RayDispatcher:
         """Run a task on an actor."""
         check_process(self._owner_pid)
         self.check_open()
-        job = job_of(next(self._numbers), task, how, _no_turn)
+        job = job_of(next(self._numbers), task, how, _no_turn, _nothing)
         if not job.finished:
             self._inbox.put(partial(self._submitted, job))
             if self._left:

@@ -20,6 +20,7 @@ from batchup_ng.errors import WorkerDied
 from batchup_ng.work_pool import rereading
 from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
+from batchup_ng.work_pool.processes.turn import Turn
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
 
 
@@ -113,6 +114,47 @@ def test_results_that_were_read_as_the_dispatcher_failed_are_errors(monkeypatch:
             job.result()
         with pytest.raises(WorkerDied, match="this pool is broken"):
             pool.submit((abs, (-3,), {}))
+
+
+def held_up(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.005)
+
+
+def test_a_consumer_that_reads_is_woken_if_another_thread_cancels_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The thread of the dispatcher leaves the turn to consumers.
+    monkeypatch.setattr(Turn, "_relieved", property(lambda turn: True, lambda turn, value: None), raising=False)
+    with bu.WorkerProcessPool(1) as pool:
+        one(pool, os.getpid)
+        jobs = [pool.submit((held_up, (tmp_path / "go",), {})) for _ in range(6)]
+        turn, closed = pool._dispatcher._turn, threading.Event()
+        read, reads = turn._read, []
+
+        def noted_read(seconds: float) -> None:
+            reads.append(seconds)
+            read(seconds)
+
+        def consume() -> None:
+            with pytest.raises(bu.PoolClosed):
+                jobs[-1].result()
+            closed.set()
+
+        turn._read = noted_read
+        consumer = threading.Thread(target=consume)
+        consumer.start()
+        try:
+            wait_until(lambda: reads)
+            before = 0
+            while before < len(reads):  # until no more messages come
+                before = len(reads)
+                time.sleep(0.2)
+            assert jobs[-1].cancel()
+            assert closed.wait(60)  # no message comes before there is a file
+        finally:
+            (tmp_path / "go").touch()
+            consumer.join()
 
 
 def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None:

@@ -136,7 +136,7 @@ class Pool:
     # -- what happens ------------------------------------------------------------------------------------------
 
     def submit(self) -> ProcessJob:
-        made = ProcessJob(next(self.numbers), task.ONCE, self.turn.serve)
+        made = ProcessJob(next(self.numbers), task.ONCE, self.turn.serve, self.turn._wake)
         self.under_way.append(made)
         return made
 
