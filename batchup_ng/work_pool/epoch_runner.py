@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data_source.epoch.failures import Failures, rows_in_words
-from ..data_source.epoch.opening import Epoch, Runner
+from ..data_source.epoch.opening import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import SampleTimeout
@@ -34,7 +34,7 @@ from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .consumer_maps import ConsumerMaps
-from .prefetch_buffer import ByteBound, Entry, Job, PrefetchBuffer
+from .prefetch_buffer import BufferedRunner, ByteBound, Entry, Job, PrefetchBuffer
 from .rereading import Read, Rereader, TimeLimits
 from .task import Pool, Submission, TaskFuture, new_stream_id
 
@@ -90,7 +90,7 @@ class EpochJobs:
         return TaskFuture.of(batch, "memory")
 
 
-class EpochRunner(Runner):
+class EpochRunner(BufferedRunner):
     """Makes the batches of one epoch.
 
     The runner applies the maps to the batches that the pool made. `path` is the place of the outermost map in the
@@ -145,21 +145,8 @@ class EpochRunner(Runner):
     # -- any thread --------------------------------------------------------------------------------------------
 
     @property
-    def torn(self) -> bool:
-        return self._buffer.torn
-
-    @property
     def used_up(self) -> bool:
         return self._buffer.used_up and not self._buffer.closed
-
-    def check_caller(self) -> None:
-        self._buffer.check_caller()
-
-    def ready(self) -> int:
-        return self._buffer.ready()
-
-    def ahead(self) -> int:
-        return self._buffer.ahead()
 
     def fill(self) -> None:
         self._buffer.fill(self._ahead_before())
@@ -169,16 +156,6 @@ class EpochRunner(Runner):
         self._buffer.close()
 
     # -- the consumer ------------------------------------------------------------------------------------------
-
-    def __next__(self) -> Any:
-        with self._buffer.lock:
-            try:
-                return self._next()
-            except StopIteration:
-                raise
-            except BaseException:
-                self._buffer.closed = True  # with the lock: a waiting thread must not take the batch after this one
-                raise
 
     def _next(self) -> Any:
         while True:

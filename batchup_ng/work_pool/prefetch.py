@@ -26,7 +26,7 @@ from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .consumer_maps import ConsumerMaps
 from .parallel import PoolNode, WithConsumerMaps, checked_buffer
-from .prefetch_buffer import ByteBound, Job, PrefetchBuffer
+from .prefetch_buffer import BufferedRunner, ByteBound, Job, PrefetchBuffer
 from .task import Pool, Submission, new_stream_id
 
 
@@ -110,7 +110,7 @@ class _Produced:
             raise
 
 
-class ProducerRunner(Runner):
+class ProducerRunner(BufferedRunner):
     """Hands out the batches of one producer, until its end."""
 
     def __init__(
@@ -135,32 +135,6 @@ class ProducerRunner(Runner):
         self._buffer = PrefetchBuffer(producer, jobs, bound, _in_words)
         self._buffer.begin()
         self._finalizer = weakref.finalize(self, producer.abandon)
-
-    @property
-    def torn(self) -> bool:
-        return self._buffer.torn
-
-    def check_caller(self) -> None:
-        self._buffer.check_caller()
-
-    def ready(self) -> int:
-        return self._buffer.ready()
-
-    def ahead(self) -> int:
-        return self._buffer.ahead()
-
-    def fill(self) -> None:
-        self._buffer.fill()
-
-    def __next__(self) -> Any:
-        with self._buffer.lock:
-            try:
-                return self._next()
-            except StopIteration:
-                raise
-            except BaseException:
-                self._buffer.closed = True  # with the lock: a waiting thread must not take the batch after this one
-                raise
 
     def _next(self) -> Any:
         future = self._buffer.take().future

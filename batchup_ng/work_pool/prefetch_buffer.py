@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import batch as batches
-from ..data_source.epoch.opening import CLOSED_WHILE_WAITING
+from ..data_source.epoch.opening import CLOSED_WHILE_WAITING, Runner
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
@@ -307,6 +307,42 @@ class PrefetchBuffer:
         with contextlib.suppress(IndexError):  # no more entries
             while True:
                 self._entries.pop().future.cancel()
+
+
+class BufferedRunner(Runner):
+    """A runner that has a :class:`PrefetchBuffer`."""
+
+    _buffer: PrefetchBuffer
+
+    @property
+    def torn(self) -> bool:
+        return self._buffer.torn
+
+    def check_caller(self) -> None:
+        self._buffer.check_caller()
+
+    def ready(self) -> int:
+        return self._buffer.ready()
+
+    def ahead(self) -> int:
+        return self._buffer.ahead()
+
+    def fill(self) -> None:
+        self._buffer.fill()
+
+    def __next__(self) -> Any:
+        with self._buffer.lock:
+            try:
+                return self._next()
+            except StopIteration:
+                raise
+            except BaseException:
+                self._buffer.closed = True  # with the lock: a waiting thread must not take the batch after this one
+                raise
+
+    def _next(self) -> Any:
+        """Do the work of ``next``. Called with the lock of the buffer held."""
+        raise NotImplementedError(f"Abstract for type {type(self)}")
 
 
 def check_process(pid: int) -> None:
