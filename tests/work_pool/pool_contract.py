@@ -219,14 +219,17 @@ class PoolContract(PoolFaultsContract):
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    def test_close_may_be_called_twice(self) -> None:
-        pool = self.make()
-        pool.close()
-        pool.close()
-
-    def test_a_closed_pool_refuses_work(self) -> None:
-        pool = self.make()
-        pool.close()
+    def test_a_closed_pool_fails_what_is_waited_for_and_refuses_work(self) -> None:
+        pool = self.make_to_end()
+        stream = pool.work_stream((square, (i,)) for i in range(1000))
+        batches = pool.parallel_data_source(self.source(), 2).batch_iterator(5)
+        assert stream.retrieve() == 0
+        next(batches)
+        for _ in range(2):
+            pool.close()
+        for waited in (stream.retrieve_iter(), batches):
+            with pytest.raises(PoolClosed):
+                list(waited)
         for use in (
             lambda: pool.work_stream(iter([(square, (2,))])),
             lambda: pool.parallel_data_source(self.source()),
@@ -235,15 +238,6 @@ class PoolContract(PoolFaultsContract):
         ):
             with pytest.raises(PoolClosed, match="make a new one"):
                 use()
-
-    def test_closing_fails_what_is_waited_for(self) -> None:
-        pool = self.make()
-        stream = pool.work_stream((square, (i,)) for i in range(1000))
-        assert stream.retrieve() == 0
-        pool.close()
-        with pytest.raises(PoolClosed):
-            for _ in stream.retrieve_iter():
-                pass
 
     def test_a_loop_that_is_broken_off_costs_nothing(self, pool: AbstractWorkerPool) -> None:
         parallel = pool.parallel_data_source(self.source(), 4)

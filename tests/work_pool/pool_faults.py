@@ -35,6 +35,10 @@ class PoolFaultsContract(ABC):
     def make(self) -> AbstractWorkerPool:
         """Return a new pool."""
 
+    def make_to_end(self) -> AbstractWorkerPool:
+        """Return a new pool, of few workers, for a test that ends it or one of them."""
+        return self.make()
+
     def numbers(self, fn: Any) -> AbstractDataSource:
         """Return a source of the numbers below :data:`N` after the map `fn`."""
         return ArrayDataSource([np.arange(N)]).map(fn)
@@ -159,7 +163,7 @@ class PoolFaultsContract(ABC):
             pytest.skip("this pool cannot end what takes too long")
         opened = tmp_path / "opened"
         source = self.numbers(Hangs((17,), opened))
-        with self.make() as pool:  # not one whose workers other tests use
+        with self.make_to_end() as pool:  # not one whose workers other tests use
             try:
                 iterator = pool.parallel_data_source(source, timeout=0.5, on_error="skip").batch_iterator(7)
                 with pytest.warns(SampleWarning, match="row 17"):
