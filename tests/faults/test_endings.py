@@ -162,15 +162,6 @@ def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int
     assert play(interrupts.at_the_start, kind=kind, size="64 kB", times=times, seed=seed) == times
 
 
-def test_f13_a_handler_of_the_users_that_raises_costs_an_epoch_and_no_pool(extent: Extent) -> None:
-    assert play(interrupts.by_a_timer, times=extent.times(20, 1000)) > 0
-
-
-@pytest.mark.parametrize("kind", quick(["forkserver", "threads", "serial"], POOLS))
-def test_f13_an_interrupt_at_any_call_costs_no_pool(kind: str, extent: Extent) -> None:
-    assert play(interrupts.at_each_call, kind=kind, step=extent.times(37, 1), limit=LIMIT * extent.times(1, 10)) > 10
-
-
 @pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
 @pytest.mark.parametrize("kind", [*quick(["none", "serial", "threads", "forkserver"], ["none", *POOLS])])
 def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
