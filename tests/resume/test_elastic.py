@@ -16,7 +16,6 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.data_source.epoch.opening import plan_of
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.randomness import BatchKey
 from batchup_ng.sampling.plans.sharding import Reached
 from batchup_ng.testing.sources import assert_same_batches
 
@@ -117,13 +116,6 @@ def test_no_batch_draws_what_one_drew_before_the_size_was_changed(first: int, th
     found += source.batch_iterator(then, 5, state=iterator.state_dict())
     together = np.concatenate([column for batch in found for column in batches.leaves(batch)])
     assert len(together) == len(np.unique(together)) == 2000
-
-
-def test_a_batch_draws_by_its_number_and_its_place() -> None:
-    key = BatchKey(1, 2, 3, 30)
-    assert key.generator().random() == BatchKey(1, 2, 3, 30).generator().random()
-    others = [BatchKey(1, 2, 3, 31), BatchKey(1, 2, 4, 30), BatchKey(1, 3, 3, 30), BatchKey(2, 2, 3, 30), key.child(0)]
-    assert len({one.generator().random() for one in [key, *others]}) == 6
 
 
 @pytest.mark.parametrize("kind", ["serial", "threads"])
