@@ -154,6 +154,14 @@ def test_empty_epochs_end() -> None:
         assert [len(list(batches)) for batches in source.epochs(5, 4, shuffle=7)] == [0] * 5
 
 
+def test_epochs_of_a_closed_pool_say_so() -> None:
+    with bu.WorkerThreadPool(1) as pool:
+        epochs = pool.parallel_data_source(numbers(), 30).epochs(3, SIZE)
+        next(epochs)
+    with pytest.raises(bu.PoolClosed):
+        next(epochs)
+
+
 # -- every pool ----------------------------------------------------------------------------------------------------
 
 

@@ -257,6 +257,66 @@ def test_the_generator_of_a_broken_loop_is_closed() -> None:
     assert closed == [True]
 
 
+# -- how it is filled ----------------------------------------------------------------------------------------------
+
+
+def buffer_of(numbers: Any, size: int = 2) -> PrefetchBuffer:
+    """Return a buffer of jobs that give back these numbers, which an exception or a call may end."""
+
+    def jobs() -> Iterator[Job]:
+        for number in numbers:
+            if isinstance(number, BaseException):
+                raise number
+            yield Job((abs, (number,), {}), Submission(), None)
+
+    return PrefetchBuffer(bu.SerialPool(), jobs(), Ahead(size), str)
+
+
+def results(buffer: PrefetchBuffer) -> Iterator[Any]:
+    """Yield the results until the end of the jobs."""
+    while True:
+        try:
+            entry = buffer.take()
+        except StopIteration:
+            return
+        yield entry.future.result()
+        buffer.fill()
+
+
+def test_an_exception_instead_of_a_job_comes_in_its_turn() -> None:
+    buffer = buffer_of([0, 1, 2, OSError("no more")], 9)
+    buffer.begin()
+    in_turn = results(buffer)
+    assert [next(in_turn) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(OSError, match="no more"):
+        next(in_turn)
+    with pytest.raises(bu.PoolClosed):  # for another thread that waited for its turn
+        buffer.take()
+    with pytest.raises(OSError, match="at once"):
+        buffer_of([OSError("at once")]).begin()
+
+
+def test_after_an_interrupt_among_the_jobs_nothing_is_passed_over() -> None:
+    buffer = buffer_of([0, KeyboardInterrupt(), 2], 9)
+    with pytest.raises(KeyboardInterrupt):
+        buffer.begin()
+    assert buffer.torn
+    with pytest.raises(bu.PoolClosed, match="one of them may be missing"):
+        buffer.take()
+
+
+def test_what_is_read_out_of_turn_leaves_the_order_as_it_is() -> None:
+    buffer = buffer_of(range(3))
+    buffer.begin()
+    beside = [Job((abs, (-k,), {}), Submission(urgent=True), None) for k in (7, 8)]
+    with buffer.out_of_turn(beside) as entries:
+        assert [entry.future.result() for entry in entries] == [7, 8]
+    assert list(results(buffer)) == [0, 1, 2]
+    buffer.close()
+    with pytest.raises(bu.PoolClosed), buffer.out_of_turn(beside):
+        raise AssertionError("what is closed submits nothing")
+
+
 # -- interrupts ----------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import batchup_ng as bu
 
-from ..accounting import BATCH, SHUFFLE, N, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, SHUFFLE, N, make_pool, planned_rows, whole
 from ..mischief import InRows
 
 POSITION = 200
@@ -41,11 +41,6 @@ def told(iterator: Any) -> dict[str, Any]:
             **{name: getattr(error, name, None) for name in ("row", "epoch", "batch")},
         }  # fmt: skip
     raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
-
-
-def _usable(pool: Any) -> bool:
-    with pool.parallel_data_source(source(n=70), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator, n=70) == 10
 
 
 class Holder:
@@ -127,5 +122,5 @@ def results_that_cannot_travel(kind: str, ways: list[str]) -> list[dict[str, Any
                 said = told(iterator)
             except AssertionError:
                 said = {"whole": iterator.stats()["samples"]}
-            found.append(said | {"bad": bad_row(), "usable": _usable(pool)})
+            found.append(said | {"bad": bad_row(), "usable": whole(pool, n=70, buffer=4) == 10})
     return found

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..accounting import BATCH, SHUFFLE, SIZES, balance, make_pool, source
+from ..accounting import BATCH, SHUFFLE, SIZES, make_pool, source, whole
 
 
 def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
@@ -55,13 +55,6 @@ def walk(pool: Any, size: str, epoch: int, kept: list[Any]) -> None:
         del kept[1:-2]
 
 
-def whole(pool: Any, size: str, epoch: int) -> None:
-    """Go through an epoch and assert that each byte of it is right."""
-    parallel = pool.parallel_data_source(source(SIZES[size]), 8)
-    with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
-        balance(iterator, width=SIZES[size], epoch=epoch)
-
-
 def in_mid_epoch(kind: str, workers: int, size: str, times: int, seed: int) -> int:
     """F13: epochs are interrupted at random moments; after each the same pool gives a whole one.
 
@@ -72,9 +65,9 @@ def in_mid_epoch(kind: str, workers: int, size: str, times: int, seed: int) -> i
     rng = random.Random(seed)
     caught = 0
     with make_pool(kind, workers) as pool:
-        whole(pool, size, 0)
+        whole(pool, SIZES[size])
         began = time.perf_counter()
-        whole(pool, size, 0)
+        whole(pool, SIZES[size])
         lasts = time.perf_counter() - began
         kept: list[Any] = []
         for epoch in range(1, times + 1):
@@ -83,7 +76,7 @@ def in_mid_epoch(kind: str, workers: int, size: str, times: int, seed: int) -> i
             caught += interrupted(lambda: walk(pool, size, epoch, kept), lasts * rng.random(), epoch % 3 > 0)  # noqa: B023
             if epoch % 2:
                 kept = []
-            whole(pool, size, epoch)
+            whole(pool, SIZES[size], epoch=epoch)
     return caught
 
 
@@ -97,12 +90,12 @@ def at_the_start(kind: str, size: str, times: int, seed: int) -> int:
     rng = random.Random(seed)
     began = time.perf_counter()
     with make_pool(kind) as pool:
-        whole(pool, size, 0)
+        whole(pool, SIZES[size])
         lasts = time.perf_counter() - began
     caught = 0
     for epoch in range(1, times + 1):
         with make_pool(kind) as pool:
             kept: list[Any] = []
             caught += interrupted(lambda: walk(pool, size, epoch, kept), lasts * rng.random(), epoch % 3 > 0)  # noqa: B023
-            whole(pool, size, epoch)
+            whole(pool, SIZES[size], epoch=epoch)
     return caught

@@ -225,6 +225,16 @@ def test_a_consumer_reads_for_those_that_sleep_and_one_of_them_goes_on(pool: Poo
     assert [consumer.error for consumer in consumers] == [None] * 3
 
 
+def test_a_reader_whose_time_is_up_gives_up_the_turn(pool: Pool) -> None:
+    made = pool.submit()
+    consumer = pool.consume(made, SHORT)
+    consumer.run()
+    assert pool.reader is consumer
+    pool.settle(SHORT + SOON)
+    assert consumer.done
+    assert not made.done()
+
+
 def test_the_dispatchers_thread_sleeps_while_a_consumer_reads_messages_for_others(pool: Pool) -> None:
     first, second, *others = [pool.submit() for _ in range(10)]
     consumer = pool.world.start(lambda: [each.wait(task.FOREVER) for each in (first, second)])
