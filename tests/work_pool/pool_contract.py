@@ -7,6 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from batchup_ng.data_source import ArrayDataSource, CallableDataSource, Iterator
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed
 from batchup_ng.work_pool.base import AbstractWorkerPool
 
+from ..threads import in_threads
 from .pool_faults import PoolFaultsContract
 from .pool_tasks import WeaklyHeld, counting_batches, fails_at_three, fails_weakly, shifted, square
 
@@ -146,11 +148,7 @@ class PoolContract(PoolFaultsContract):
             stream = pool.work_stream(((square, (i + k,)) for i in range(40)), 5)
             results[k] = list(stream.retrieve_iter())
 
-        threads = [threading.Thread(target=consume, args=(k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        in_threads([partial(consume, k) for k in range(4)])
         assert results == {k: [(i + k) ** 2 for i in range(40)] for k in range(4)}
 
     def test_a_closed_stream_has_nothing_more(self, pool: AbstractWorkerPool) -> None:
@@ -209,9 +207,7 @@ class PoolContract(PoolFaultsContract):
         for _ in range(2):
             with source.batch_iterator(6) as iterator:
                 assert len(iterator) == 4
-                assert [batch[0].tolist() for batch in iterator] == [
-                    batch[0].tolist() for batch in counting_batches(6)
-                ]
+                assert [batch[0].tolist() for batch in iterator] == [batch[0].tolist() for batch in counting_batches(6)]
 
     def test_a_live_iterator_is_prefetched(self, pool: AbstractWorkerPool) -> None:
         source = pool.prefetch(IteratorDataSource(counting_batches(6)))

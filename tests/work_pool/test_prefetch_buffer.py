@@ -21,6 +21,7 @@ from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
+from tests.threads import in_threads
 
 
 def big(n: int = 60) -> bu.ArrayDataSource:
@@ -180,11 +181,8 @@ def test_two_threads_may_share_an_iterator(pool: Any) -> None:
     def take() -> None:
         got.extend(x for (x,) in iterator)
 
-    consumers = [threading.Thread(target=take) for _ in range(3)]
-    for consumer in consumers:
-        consumer.start()
-    for consumer in consumers:
-        consumer.join(60)
+    in_threads([take] * 3)
+    assert iterator.stats()["samples"] == 299
     assert [error.row for error in iterator.errors] == [33]
     assert sorted(np.concatenate(got).tolist()) == [row for row in range(300) if row != 33]
 

@@ -8,7 +8,6 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import batchup_ng as bu
@@ -81,27 +80,6 @@ def _one_replaced(kind: str, workers: int, size: str, strike: int, moment: float
 
 def now() -> float:
     return time.perf_counter()
-
-
-def in_threads(tasks: list[Callable[[], object]], seconds: float = 50.0) -> None:
-    """Run each in a thread of its own; raise the first exception; the main thread only waits and is not disturbed."""
-    errors: list[BaseException] = []
-
-    def run(task: Callable[[], object]) -> None:
-        try:
-            task()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), "a consumer hangs"
 
 
 def dies_when_it_has_answered(kind: str, times: int) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.parent_death import ParentDeath
 
+from ...threads import in_threads
 from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, balance, differences, make_pool, reference, source
-from .crashes import in_threads
 
 WIDTH = SIZES["64 kB"]
 

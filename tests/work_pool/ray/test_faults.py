@@ -303,9 +303,7 @@ def test_a_module_that_a_node_lacks_is_no_fault_of_a_sample(
 
 
 @pytest.mark.thorough
-def test_actors_that_find_no_room_are_told_of_while_others_work(
-    nodes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_actors_that_find_no_room_are_told_of_while_others_work(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "LET_GO", 0.5)
     one = local_cluster.node(nodes, 1, resources={"seats": 1})
     with one, bu.WorkerRayPool(actors=2, resources={"seats": 1}) as pool, warnings.catch_warnings(record=True) as told:
@@ -404,35 +402,25 @@ finally:
 # -- the end ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
-def test_a_connection_that_is_ended_in_mid_epoch_is_told_of(nodes: Any, tmp_path: Path) -> None:
-    program = f"""
-import batchup_ng as bu, ray
-from tests.work_pool.ray import faulty
-with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
-    iterator = pool.parallel_data_source(faulty.source(faulty.slow), 2).batch_iterator(8)
-    next(iterator)
-    ray.shutdown()
-    list(iterator)
+ENDED = "ray.shutdown()"
+ENDED_WITH_A_RESULT = """
+    answered = pool._dispatcher._answered
+    def ending(*what):
+        ray.shutdown()
+        answered(*what)
+    pool._dispatcher._answered = ending
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=local_cluster.ROOT, capture_output=True, text=True)
-    assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr, (
-        done.stderr
-    )
 
 
-def test_a_result_that_comes_as_the_connection_ends_is_not_waited_for(nodes: Any) -> None:
+@pytest.mark.parametrize("ends", [ENDED_WITH_A_RESULT, thorough(ENDED)], ids=["with a result", "between results"])
+def test_a_connection_that_is_ended_in_mid_epoch_is_told_of(nodes: Any, ends: str) -> None:
     program = f"""
 import batchup_ng as bu, ray
 from tests.work_pool.ray import faulty
 with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     iterator = pool.parallel_data_source(faulty.source(faulty.slow), 6).batch_iterator(8)
     next(iterator)
-    answered = pool._dispatcher._answered
-    def ending(*what):
-        ray.shutdown()
-        answered(*what)
-    pool._dispatcher._answered = ending
+    {ends.strip()}
     list(iterator)
 """
     done = subprocess.run(
@@ -441,6 +429,15 @@ with bu.WorkerRayPool({nodes.address!r}, actors=1) as pool:
     assert "batchup_ng.errors.ClusterError: the program's connection to Ray was ended (ray.shutdown)" in done.stderr, (
         done.stderr
     )
+
+
+def at_a_batch(program: str) -> subprocess.Popen[bytes]:
+    """Return a program that runs, and has had a batch."""
+    command = [sys.executable, "-c", program]
+    process = subprocess.Popen(command, cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"batch\n"
+    return process
 
 
 @pytest.mark.parametrize("ends", [signal.SIGKILL, thorough(signal.SIGINT)])
@@ -454,15 +451,11 @@ with bu.WorkerRayPool({nodes.address!r}, actors=3) as pool:
             print("batch", flush=True)
 """
     before = actors()
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"batch\n"
+    process = at_a_batch(program)
     assert len(actors() - before) == 3
     process.send_signal(ends)
-    process.stdout.close()
-    assert process.wait() != 0
+    process.communicate()
+    assert process.returncode != 0
     gone = time.monotonic() + 10.0
     while actors() - before:
         assert time.monotonic() < gone
@@ -478,17 +471,12 @@ with bu.WorkerRayPool("local", actors=1) as pool, bu.WorkerRayPool("local", acto
     for _ in pool.parallel_data_source(faulty.source(faulty.slow).repeat(1000)).batch_iterator(8):
         print("batch", flush=True)
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=local_cluster.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"batch\n"
+    process = at_a_batch(program)
     # But Ray's two agents of a node, which look for its raylet when they have the time, once they have started.
     started = [each for each in psutil.Process(process.pid).children(recursive=True) if "Agent" not in each.name()]
     assert any("raylet" in " ".join(each.cmdline()) for each in started)
     process.kill()
-    process.stdout.close()
-    process.wait()
+    process.communicate()
     assert psutil.wait_procs(started, timeout=10.0)[1] == []
 
 
