@@ -59,10 +59,6 @@ class PoolContract(PoolFaultsContract):
         stream = pool.work_stream(((square, (i,)) for i in range(100)), task_buffer_size=7)
         assert list(stream.retrieve_iter()) == [i * i for i in range(100)]
 
-    def test_retrieve_gives_none_at_the_end(self, pool: AbstractWorkerPool) -> None:
-        stream = pool.work_stream(iter([(square, (3,))]))
-        assert [stream.retrieve(), stream.retrieve(), stream.retrieve()] == [9, None, None]
-
     def test_a_task_may_be_a_function_with_arguments_and_keywords(self, pool: AbstractWorkerPool) -> None:
         tasks = [(dict,), (square, (4,)), (shifted, (4,), {"by": 3}), (shifted, [5])]
         assert list(pool.work_stream(iter(tasks)).retrieve_iter()) == [{}, 16, 7, 5]
