@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.errors import InOrderNotSupported, StateError
-from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough
@@ -79,46 +77,6 @@ def test_any_graph_goes_on_where_it_was_left(
     list(islice(unbroken, len(whole[: stop + MOST // 2])))
     same = ("samples", "batches", "source", "seed")
     assert [state[name] for name in same] == [unbroken.state_dict()[name] for name in same]
-
-
-@given(
-    graphs(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9),
-    st.integers(0, 5),
-)  # fmt: skip
-def test_ranks_share_the_stream_and_others_go_on_with_it(
-    source: Any, size: int, other_size: int, world: int, other_world: int, seed: int, stop: int
-) -> None:
-    plan = source.plan(size, seed)
-    cut = isinstance(plan, SamplesPlan)
-    if not cut:
-        other_size = size
-    whole = list(islice(plan, 40 * world))
-    n_batches = plan.n_batches
-    ranks = [source.batch_iterator(size, seed, shard=(rank, world), uneven="drop") for rank in range(world)]
-    if n_batches != math.inf:
-        assert len({len(rank) for rank in ranks}) == 1
-        assume(stop <= len(ranks[0]))
-    given = [list(islice(rank, stop)) for rank in ranks]
-    mixed = [batch for together in zip(*given, strict=True) for batch in together]
-    alone = list(islice(source.batch_iterator(size, seed), stop * world))
-    if n_batches == math.inf or stop * world <= n_batches - 1:
-        assert_same_batches(mixed, alone)
-    states = [rank.state_dict() for rank in ranks]
-    assert len({(state["samples"], state["batches"]) for state in states}) == 1
-    assume(n_batches == math.inf or stop < len(ranks[0]) + stop)  # something is left
-    left = [
-        source.batch_iterator(other_size, seed, shard=(rank, other_world), uneven="drop", state=states[0])
-        for rank in range(other_world)
-    ]
-    tails = [list(islice(rank, 5)) for rank in left]
-    rest = [batch for together in zip(*tails, strict=True) for batch in together]
-    if rest and whole:
-        reference = source.batch_iterator(other_size, seed, state=states[0])
-        expected = list(islice(reference, len(rest)))
-        full = [k for k, batch in enumerate(rest) if batches.length(batch) == other_size]
-        if not cut:
-            full = list(range(len(rest)))
-        assert_same_batches([rest[k] for k in full], [expected[k] for k in full])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
@@ -264,8 +222,13 @@ def refuse_some(*batch: Any) -> Any:
     st.sampled_from(["skip", "replace"]),
 )  # fmt: skip
 def test_any_graph_goes_on_after_samples_that_were_left_out(
-    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, transport: int, action:
-    str
+    pools: list[AbstractWorkerPool],
+    source: Any,
+    size: int,
+    kind: tuple[str, int],
+    stop: int,
+    transport: int,
+    action: str,
 ) -> None:
     failing = source.map(refuse_some)
     makers = [pool.parallel_data_source(failing, 3, on_error=action) for pool in pools]
