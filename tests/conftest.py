@@ -95,7 +95,11 @@ def _set_examples(profile: str) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked ``thorough``; with ``--thorough`` a test may take long."""
+    """Leave out what is marked ``thorough``; with ``--thorough`` a test may take long.
+
+    The tests of Ray come first: of several processes the first one runs them all, so that one cluster is started.
+    """
+    items.sort(key=lambda item: "/work_pool/ray/" not in item.nodeid)
     if config.getoption("--thorough"):
         for item in items:
             item.add_marker(pytest.mark.timeout(7200))

@@ -136,18 +136,6 @@ def test_sources_of_sources_have_blocks_too() -> None:
     assert len(set(x[:30] // 10)) <= 4 < len(set(y[:30] // 10)), "each source has an order of its own"
 
 
-def test_every_pool_gives_the_same_and_a_state_goes_on(pools: list[AbstractWorkerPool]) -> None:
-    source = bu.ArrayDataSource([InBlocks(100, 10, 4)]).repeat(2)
-    whole = [x.tolist() for (x,) in source.batch_iterator(7, shuffle=("blocks", 5))]
-    for pool in pools:
-        batches = pool.parallel_data_source(source).batch_iterator(7, shuffle=("blocks", 5))
-        assert [next(batches)[0].tolist() for _ in range(9)] == whole[:9]
-        state = batches.state_dict()
-        batches.close()
-        rest = source.batch_iterator(7, shuffle=("blocks", 5), state=state)
-        assert [x.tolist() for (x,) in rest] == whole[9:]
-
-
 def test_a_state_goes_on_with_its_own_blocks_whatever_the_accessors_say() -> None:
     def opened(block: int, window: int, state: Any = None, parts: int = 1) -> Any:
         source = bu.ArrayDataSource([InBlocks(100, block, window)])

@@ -95,27 +95,25 @@ def test_arrays_of_different_lengths_are_collated() -> None:
         assert (x.sum(axis=1) == lengths).all()
 
 
-@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
-def test_torchs_own_function_works_in_any_pool(kind: str) -> None:
+def test_torchs_own_function_works_in_any_pool(pools: list[AbstractWorkerPool]) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     source = base().collate(torch.utils.data.default_collate)
     expected = list(base().batch_iterator(5, shuffle=2))
-    pools = {"serial": bu.SerialPool, "threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}
-    with pools[kind]() as pool:
+    for pool in (bu.SerialPool(), *pools):
         got = list(pool.parallel_data_source(source).batch_iterator(5, shuffle=2))
-    assert all(type(part) is torch.Tensor for batch in got for part in batch)
-    assert_same_batches([tuple(part.numpy() for part in batch) for batch in got], expected)
-    assert got[0][1].dtype == torch.float64
+        assert all(type(part) is torch.Tensor for batch in got for part in batch)
+        assert_same_batches([tuple(part.numpy() for part in batch) for batch in got], expected)
+        assert got[0][1].dtype == torch.float64
 
 
-@pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_an_error_names_the_function_and_the_sample(pools: list[AbstractWorkerPool], kind: str) -> None:
+@pytest.mark.parametrize("processes", [False, True])
+def test_an_error_names_the_function_and_the_sample(pools: list[AbstractWorkerPool], processes: bool) -> None:
     def choosy(samples: list[Any]) -> Any:
         if any(i == 17 for i, _ in samples):
             raise ValueError("no 17")
         return stacked(samples)
 
-    pool = pools[kind == "processes"]
+    pool = pools[processes]
     with pytest.raises(bu.BatchError, match=r"no 17 .*row 17.*map 'choosy'") as caught:
         list(pool.parallel_data_source(base().collate(choosy)).batch_iterator(5))
     assert caught.value.op == "choosy"

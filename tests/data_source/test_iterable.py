@@ -209,10 +209,11 @@ def test_a_map_that_writes_to_its_batch_does_not_write_to_what_a_generator_holds
         x += 1000
         return (x,)
 
-    for source in (bu.CallableDataSource(batches, 6), bu.IteratorDataSource([(data,)])):
-        for pool in (None, *pools):
+    first = how == "views"  # each epoch that is prefetched by processes starts one, which has a copy of the generator
+    for source in (bu.CallableDataSource(batches, 6), *[bu.IteratorDataSource([(data,)])] * first):
+        for pool in (None, *pools[: 1 + first]):
             writing = source.map(adds_a_thousand)
-            for _ in range(2):
+            for _ in range(2 - (pool is pools[1])):
                 stream = writing if pool is None else pool.prefetch(writing)
                 assert [row[0] for (x,) in stream.batch_iterator(2) for row in x] == [1000 + n for n in range(6)]
     assert data[:, 0].tolist() == list(range(6))

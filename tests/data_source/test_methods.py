@@ -9,7 +9,6 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
-from batchup_ng.work_pool import AbstractWorkerPool
 from tests.data_source.source_helpers import A, flat, ids, stream_of
 
 ENDS = bu.SubsetSampler([1, 19])
@@ -77,15 +76,6 @@ def test_row_numbers_of_sources_that_are_made_of_others() -> None:
         assert (x == row + 100 * which).all()
     with pytest.raises(bu.ArgumentTypeError, match=r"with_index needs rows.*only streams;.* number the samples"):
         stream_of(3).with_index()
-
-
-def test_row_numbers_are_the_same_from_pools(pools: list[AbstractWorkerPool]) -> None:
-    source = numbers(50).with_index()
-    for pool in pools:
-        parallel = pool.parallel_data_source(source)
-        assert_same_batches(
-            list(parallel.batch_iterator(8, shuffle=1)), list(source.batch_iterator(8, shuffle=1))
-        )
 
 
 class Counting:

@@ -29,19 +29,6 @@ def test_results_are_joined_and_averaged() -> None:
     assert source.batch_map_mean(lambda x, y: None, 4) is None
 
 
-def test_progress_is_told_the_number_of_batches() -> None:
-    seen: list[Any] = []
-
-    def progress(iterator: Any, total: Any, leave: Any) -> Any:
-        seen.append((total, leave))
-        return iterator
-
-    bu.ArrayDataSource([A]).batch_map_concat(lambda x: x, 4, progress)
-    bu.IteratorDataSource(iter([(A,)])).batch_map_concat(lambda x: x, 4, progress)
-    bu.ArrayDataSource([A], repeats=-1).batch_map_mean(lambda x: x.sum() * 1.0, 4, progress, n_batches=2)
-    assert seen == [(3, False), (None, False), (2, False)]
-
-
 def test_endless_sources_need_a_number_of_batches() -> None:
     source = bu.ArrayDataSource([A], repeats=-1)
     for method in (source.batch_map_concat, source.batch_map_mean):
@@ -65,16 +52,6 @@ def test_arrays_iterators_and_functions_become_sources() -> None:
     for bad, error in ((3, ArgumentTypeError), ([], ArgumentError), ([3], ArgumentTypeError)):
         with pytest.raises(error, match="Cannot convert x"):
             bu.coerce_data_source(bad)
-
-
-def test_the_base_class_says_what_is_missing() -> None:
-    for call in (
-        lambda: AbstractDataSource().num_samples(),
-        lambda: AbstractDataSource().batch_iterator(3),
-        lambda: bu.RandomAccessDataSource(3).samples_by_indices_nomapping([0]),
-    ):
-        with pytest.raises(NotImplementedError, match="Abstract for type"):
-            call()
 
 
 class WrittenForBatchUp(AbstractDataSource):

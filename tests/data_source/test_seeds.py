@@ -14,18 +14,6 @@ from batchup_ng.randomness.numpy_rng import seed_draw
 from tests.data_source.source_helpers import A, draws, flat, ids, uniform
 
 
-def test_each_epoch_of_a_seed_has_its_own_order() -> None:
-    source = bu.ArrayDataSource([np.arange(100)])
-    orders = [flat(ids(source, shuffle=3, epoch=e)) for e in range(4)]
-    assert all(sorted(order) == list(range(100)) for order in orders)
-    assert len({tuple(order) for order in orders}) == 4
-
-
-def test_the_order_of_a_seed_does_not_depend_on_the_batch_size() -> None:
-    source = bu.ArrayDataSource([np.arange(10_000)])
-    assert flat(ids(source, 7, shuffle=3)) == flat(ids(source, 4097, shuffle=3))
-
-
 def test_true_draws_a_seed_from_the_global_state_of_numpy() -> None:
     np.random.seed(9)
     ours = [flat(ids(bu.ArrayDataSource([A]), shuffle=True)) for _ in range(2)]
@@ -44,22 +32,6 @@ def test_sources_side_by_side_have_orders_of_their_own() -> None:
     source = bu.CompositeDataSource([bu.ArrayDataSource([np.arange(50)]), bu.ArrayDataSource([np.arange(50)])])
     ((x, y),) = source.batch_iterator(50, shuffle=2)
     assert x.tolist() != y.tolist()
-
-
-def test_randomness_of_a_sample_does_not_depend_on_the_batch_size() -> None:
-    source = bu.ArrayDataSource([np.arange(50)]).map(uniform, rng="sample")
-    one = draws(source, 7, shuffle=3, epoch=2)
-    np.testing.assert_array_equal(one, draws(source, 50, shuffle=3, epoch=2))
-    assert len(set(one)) == 50
-    assert not np.intersect1d(one, draws(source, 7, shuffle=3, epoch=3)).size
-    assert not np.intersect1d(one, draws(source, 7, shuffle=4, epoch=2)).size
-
-
-def test_randomness_of_a_batch_is_another_for_each() -> None:
-    source = bu.ArrayDataSource([np.arange(50)]).map(uniform, rng="batch")
-    one = draws(source, 7, shuffle=3)
-    np.testing.assert_array_equal(one, draws(source, 7, shuffle=3))
-    assert len(set(one)) == 50
 
 
 def test_no_two_maps_share_their_draws() -> None:

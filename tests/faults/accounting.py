@@ -159,6 +159,16 @@ def balance(
     return count
 
 
+def whole(
+    pool: Any, width: int = 0, *, epoch: int = 0, n: int = N, pause: float = 0.0, buffer: int = 8,
+    at: Callable[[int], object] | None = None,
+) -> int:  # fmt: skip
+    """Take a whole epoch, none of whose samples fails, of a pool; return the number of its batches."""
+    parallel = pool.parallel_data_source(source(width, pause=pause, n=n), buffer)
+    with parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) as iterator:
+        return balance(iterator, width=width, epoch=epoch, n=n, at=at)
+
+
 def _without(batches: Iterable[Any], bad: Collection[int]) -> Iterator[Any]:
     """Yield the batches without their samples of the rows `bad`; one with nothing left is not delivered."""
     for batch in batches:

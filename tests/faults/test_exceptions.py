@@ -1,4 +1,4 @@
-"""Samples that raise or cannot travel are named: F7 to F9."""
+"""Samples that cannot travel are named: F9."""
 
 from __future__ import annotations
 
@@ -6,26 +6,10 @@ from typing import Any
 
 import pytest
 
-from .accounting import BATCH, BATCHES, POOLS, N
+from .accounting import BATCH, N
 from .scenes import exceptions
-from .settings import PARALLEL, Extent, cover, kinds
+from .settings import kinds
 from .stage import play
-
-
-@pytest.mark.parametrize(
-    ("kind", "workers", "size"),
-    cover(("forkserver", 2, "0 B"), pools=POOLS),
-)
-def test_f7_an_error_tells_row_map_epoch_batch_and_traceback(kind: str, workers: int, size: str) -> None:
-    found = play(exceptions.named, kind=kind, workers=workers, size=size)
-    assert_named(found)
-    assert "LookupError" in found["types"]
-    assert found["delivered"] == exceptions.POSITION // BATCH
-    assert "fails_at_the_bad_row" in found["op"]
-    assert "fails_at_the_bad_row" in found["traceback"]
-    assert found["message"].startswith("the row is bad")
-    for part in (str(found["bad"]), "fails_at_the_bad_row"):
-        assert part in found["message"]
 
 
 def assert_named(found: dict[str, Any]) -> None:
@@ -33,33 +17,8 @@ def assert_named(found: dict[str, Any]) -> None:
     assert found["is_batch_error"], found["types"]
     assert (found["row"], found["epoch"]) == (found["bad"], 0)
     assert found["batch"] == exceptions.POSITION // BATCH
+    assert found["delivered"] == exceptions.POSITION // BATCH
     assert found["usable"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "workers", "size"),
-    cover(("forkserver", 2, "0 B"), pools=POOLS),
-)
-def test_f7_the_rest_of_the_epoch_can_be_had(kind: str, workers: int, size: str) -> None:
-    figures = play(exceptions.skipped, kind=kind, workers=workers, size=size)
-    assert figures["batches"] == BATCHES
-    assert "the row is bad" in figures["message"]
-
-
-@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
-def test_f8_odd_exceptions_are_named_like_others(kind: str, extent: Extent) -> None:
-    ways = [way for way in exceptions.ODD if way != "100 MB" or extent.thorough]
-    for which, found in zip(ways, play(exceptions.odd, kind=kind, ways=ways), strict=True):
-        assert_named(found)
-        assert len(found["message"].encode()) <= 65 << 10, which
-        assert str(found["bad"]) in found["message"], which
-        assert not {"SystemExit", "KeyboardInterrupt", "StopIteration", "GeneratorExit"} & set(found["types"]), which
-
-
-@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
-def test_f8_odd_exceptions_can_be_skipped(kind: str) -> None:
-    ways = [way for way in exceptions.ODD if way != "100 MB"]
-    assert play(exceptions.odd_skipped, kind=kind, ways=ways) == [BATCHES] * len(ways)
 
 
 CANNOT_TRAVEL = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from .accounting import BATCHES, POOLS, N
+from .accounting import BATCHES, POOLS
 from .scenes import streams
 from .settings import PARALLEL, cover, kinds
 from .stage import play
@@ -14,39 +12,14 @@ from .stage import play
 SETTING = ("kind", "workers", "size")
 
 
-def every(kind: str) -> list[Any]:
-    """Return a setting of that pool, and a cover of all."""
-    return cover((kind, 2, "64 kB"), pools=POOLS)
-
-
-def parallel(kind: str) -> list[Any]:
-    """Return a setting of that pool, and a cover of all with workers."""
-    return cover((kind, 2, "64 kB"), pools=PARALLEL)
-
-
-@pytest.mark.parametrize(SETTING, every("forkserver"))
-def test_f22_two_epochs_are_whole(kind: str, workers: int, size: str) -> None:
-    assert play(streams.two_epochs, kind=kind, workers=workers, size=size) == [BATCHES, BATCHES]
-
-
-@pytest.mark.parametrize(SETTING, every("forkserver"))
+@pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "64 kB"), pools=POOLS))
 def test_f22_three_iterators_at_once_are_whole(kind: str, workers: int, size: str) -> None:
     assert play(streams.three_at_once, kind=kind, workers=workers, size=size) == [BATCHES] * 3
 
 
-@pytest.mark.parametrize(SETTING, parallel("forkserver"))
+@pytest.mark.parametrize(SETTING, cover(("forkserver", 2, "64 kB"), pools=PARALLEL))
 def test_f22_three_consumers_on_threads_get_whole_epochs(kind: str, workers: int, size: str) -> None:
     assert play(streams.three_threads, kind=kind, workers=workers, size=size)
-
-
-@pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
-def test_f22_two_threads_may_draw_from_one_iterator(kind: str) -> None:
-    assert play(streams.one_iterator_two_threads, kind=kind) == N
-
-
-@pytest.mark.parametrize(SETTING, every("threads"))
-def test_f22_an_abandoned_iterator_harms_no_other(kind: str, workers: int, size: str) -> None:
-    assert play(streams.abandoned, kind=kind, workers=workers, size=size)
 
 
 @pytest.mark.parametrize("kind", kinds(pools=POOLS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.errors import InOrderNotSupported, StateError
-from batchup_ng.sampling.plans.epoch import SamplesPlan
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough
@@ -81,58 +79,6 @@ def test_any_graph_goes_on_where_it_was_left(
     assert [state[name] for name in same] == [unbroken.state_dict()[name] for name in same]
 
 
-@given(
-    graphs(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9),
-    st.integers(0, 5),
-)  # fmt: skip
-def test_ranks_share_the_stream_and_others_go_on_with_it(
-    source: Any, size: int, other_size: int, world: int, other_world: int, seed: int, stop: int
-) -> None:
-    plan = source.plan(size, seed)
-    cut = isinstance(plan, SamplesPlan)
-    if not cut:
-        other_size = size
-    whole = list(islice(plan, 40 * world))
-    n_batches = plan.n_batches
-    ranks = [source.batch_iterator(size, seed, shard=(rank, world), uneven="drop") for rank in range(world)]
-    if n_batches != math.inf:
-        assert len({len(rank) for rank in ranks}) == 1
-        assume(stop <= len(ranks[0]))
-    given = [list(islice(rank, stop)) for rank in ranks]
-    mixed = [batch for together in zip(*given, strict=True) for batch in together]
-    alone = list(islice(source.batch_iterator(size, seed), stop * world))
-    if n_batches == math.inf or stop * world <= n_batches - 1:
-        assert_same_batches(mixed, alone)
-    states = [rank.state_dict() for rank in ranks]
-    assert len({(state["samples"], state["batches"]) for state in states}) == 1
-    assume(n_batches == math.inf or stop < len(ranks[0]) + stop)  # something is left
-    left = [
-        source.batch_iterator(other_size, seed, shard=(rank, other_world), uneven="drop", state=states[0])
-        for rank in range(other_world)
-    ]
-    tails = [list(islice(rank, 5)) for rank in left]
-    rest = [batch for together in zip(*tails, strict=True) for batch in together]
-    if rest and whole:
-        reference = source.batch_iterator(other_size, seed, state=states[0])
-        expected = list(islice(reference, len(rest)))
-        full = [k for k, batch in enumerate(rest) if batches.length(batch) == other_size]
-        if not cut:
-            full = list(range(len(rest)))
-        assert_same_batches([rest[k] for k in full], [expected[k] for k in full])
-
-
-@pytest.mark.parametrize(("size", "other"), [(64, 64), (64, 10), (10, 64), (7, 1000)])
-def test_another_batch_size_gives_the_same_samples_in_the_same_order(size: int, other: int) -> None:
-    source = rows_and_noise()
-    whole = joined(source.batch_iterator(50, shuffle=7, epoch=3))
-    iterator = source.batch_iterator(size, shuffle=7, epoch=3)
-    done = [next(iterator) for _ in range(4)]
-    n = sum(len(x) for x, _ in done)
-    tail = joined(source.batch_iterator(other, shuffle=7, epoch=3, state=iterator.state_dict()))
-    for found, expected in zip(tail, whole, strict=True):
-        np.testing.assert_array_equal(found, expected[n:])
-
-
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 @pytest.mark.parametrize("n", [0, 1, 3, 64, thorough(2), thorough(63), 65, thorough(250), thorough(256), 257])
 def test_padding_gives_each_rank_as_much_and_marks_it(n: int, world: int) -> None:
@@ -162,26 +108,6 @@ def test_uneven_ends_are_dropped_or_refused() -> None:
     assert len(source.batch_iterator(25, shard=(1, 2), uneven="error")) == 2
 
 
-def test_dropping_the_last_leaves_whole_global_batches() -> None:
-    source = rows_and_noise(100)
-    for rank in range(3):
-        assert [len(x) for x, _ in source.batch_iterator(16, shard=(rank, 3), drop_last=True)] == [16, 16]
-
-
-def test_whole_batches_of_a_choice_are_shared_out_and_padded_by_earlier_ones() -> None:
-    parts = [bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([100 + np.arange(14)])]
-    source = bu.ChoiceDataSource(parts, stratified=True).map(noisy, rng="sample")
-    alone = list(source.batch_iterator(4, shuffle=2))
-    assert len(alone) == 7
-    ranks = [list(source.batch_iterator(4, shuffle=2, shard=(rank, 2), pad_mask=True)) for rank in range(2)]
-    assert [len(rank) for rank in ranks] == [4, 4]
-    together = [batch for pair in zip(*ranks, strict=True) for batch in pair]
-    assert_same_batches([batch[:2] for batch in together[:7]], alone)
-    assert all(real.all() for *_, real in together[:7])
-    assert_same_batches([together[7][:2]], [alone[0]])
-    assert not together[7][2].any()
-
-
 def test_a_state_that_cannot_be_loaded_leaves_the_iterator_as_it_was() -> None:
     source = bu.ArrayDataSource([np.arange(10)], repeats=4)
     uneven = source.batch_iterator(4, shuffle=9, shard=(0, 3))
@@ -195,27 +121,6 @@ def test_a_state_that_cannot_be_loaded_leaves_the_iterator_as_it_was() -> None:
     with pytest.raises(StateError, match="is of another source"):
         iterator.load_state_dict(bu.ArrayDataSource([np.arange(9)]).batch_iterator(4, shuffle=9).state_dict())
     assert_same_batches(first + list(iterator), whole)
-
-
-def test_nothing_that_was_handed_out_is_read_again() -> None:
-    read: list[int] = []
-
-    class Counted:
-        shape = (1000,)
-
-        def __len__(self) -> int:
-            return 1000
-
-        def __getitem__(self, rows: Any) -> np.ndarray:
-            read.extend(np.atleast_1d(rows))
-            return np.atleast_1d(rows)
-
-    source = bu.ArrayDataSource([Counted()])
-    iterator = source.batch_iterator(10, shuffle=1)
-    done = {int(row) for _ in range(50) for row in next(iterator)[0]}
-    read.clear()
-    assert len(list(source.batch_iterator(10, shuffle=1, state=iterator.state_dict()))) == 50
-    assert not done & set(map(int, read))
 
 
 def test_the_policy_goes_on_counting() -> None:
@@ -254,16 +159,6 @@ def test_a_running_iterator_goes_back_and_forth(pools: list[AbstractWorkerPool],
         assert_same_batches(list(iterator), whole[3:])
         iterator.load_state(tmp_path / "state.json")
         assert_same_batches(list(iterator), whole[3:])
-
-
-def test_at_the_end_nothing_is_left() -> None:
-    source = rows_and_noise(100)
-    iterator = source.batch_iterator(64, shuffle=7)
-    assert len(list(iterator)) == 2
-    for size in (64, 7):
-        resumed = source.batch_iterator(size, shuffle=7, state=iterator.state_dict())
-        assert len(resumed) == 0
-        assert list(resumed) == []
 
 
 def test_without_an_epoch_it_is_the_states() -> None:
@@ -327,8 +222,13 @@ def refuse_some(*batch: Any) -> Any:
     st.sampled_from(["skip", "replace"]),
 )  # fmt: skip
 def test_any_graph_goes_on_after_samples_that_were_left_out(
-    pools: list[AbstractWorkerPool], source: Any, size: int, kind: tuple[str, int], stop: int, transport: int, action:
-    str
+    pools: list[AbstractWorkerPool],
+    source: Any,
+    size: int,
+    kind: tuple[str, int],
+    stop: int,
+    transport: int,
+    action: str,
 ) -> None:
     failing = source.map(refuse_some)
     makers = [pool.parallel_data_source(failing, 3, on_error=action) for pool in pools]

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch import state_file
 from batchup_ng.data_source.epoch.state_file import read_state, write_state
 from batchup_ng.errors import StateError
+from tests.threads import in_threads
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
 
@@ -152,11 +154,7 @@ def test_many_that_save_at_once_do_not_mix(tmp_path: Path) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    savers = [threading.Thread(target=save, args=(state,)) for state in states]
-    for saver in savers:
-        saver.start()
-    for saver in savers:
-        saver.join(60)
+    in_threads([partial(save, state) for state in states])
     done.set()
     watcher.join(60)
     assert all(state in states for state in [*found, read_state(path)])

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from batchup_ng.data_source.epoch import state_file
 from batchup_ng.data_source.epoch.state import as_state, from_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 
 
 class Counting:
@@ -57,15 +57,10 @@ def stream() -> Any:
     return one.map(noisy, rng="sample").map(noisy, rng="batch")
 
 
-@pytest.fixture(scope="module", params=["serial", "threads", "processes"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What makes batches ahead, for all tests; None for a plain loop."""
-    if request.param == "serial":
-        yield None
-        return
-    with {"threads": bu.WorkerThreadPool, "processes": bu.WorkerProcessPool}[request.param](1) as pool:
-        pool.shared_constant("the first use starts the workers")
-        yield pool
+@pytest.fixture(params=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> Any:
+    """What makes batches ahead; None for a plain loop."""
+    return dict(zip(["serial", "threads", "processes"], [None, *pools], strict=True))[request.param]
 
 
 def over(source: Any, pool: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng.work_pool import AbstractWorkerPool
 
 torch = pytest.importorskip("torch", reason="its checkpoints are what holds the state")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch", "ignore::FutureWarning:torch")
@@ -60,24 +61,17 @@ def noisy(x: np.ndarray, rng: Any) -> Any:
     return x, rng.normal(size=3)
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[bu.WorkerProcessPool]:
-    with bu.WorkerProcessPool(2) as made:
-        made.shared_constant("the first use starts the workers, which stay for all tests")
-        yield made
-
-
 @pytest.mark.parametrize("stop", [0, 3, 100])
 @pytest.mark.parametrize("kind", SHUFFLES)
 def test_torch_saves_an_iterator_and_loads_it_into_another(
-    pool: bu.WorkerProcessPool, kind: str, stop: int, tmp_path: Path
+    pools: list[AbstractWorkerPool], kind: str, stop: int, tmp_path: Path
 ) -> None:
     from torch.distributed import checkpoint
     from torch.distributed.checkpoint.stateful import Stateful
 
     source = bu.ArrayDataSource([np.arange(1000)]).map(noisy, rng="sample")
     whole = list(source.batch_iterator(10, SHUFFLES[kind](3), epoch=2))
-    with pool.parallel_data_source(source).batch_iterator(10, SHUFFLES[kind](3), epoch=2) as batches:
+    with pools[1].parallel_data_source(source).batch_iterator(10, SHUFFLES[kind](3), epoch=2) as batches:
         assert isinstance(batches, Stateful)
         assert len(list(islice(batches, stop))) == stop
         checkpoint.save({"data": batches, "weights": torch.ones(3)}, checkpoint_id=tmp_path)

@@ -7,6 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from batchup_ng.data_source import ArrayDataSource, CallableDataSource, Iterator
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed
 from batchup_ng.work_pool.base import AbstractWorkerPool
 
+from ..threads import in_threads
 from .pool_faults import PoolFaultsContract
 from .pool_tasks import WeaklyHeld, counting_batches, fails_at_three, fails_weakly, shifted, square
 
@@ -56,10 +58,6 @@ class PoolContract(PoolFaultsContract):
     def test_results_come_in_the_order_of_the_tasks(self, pool: AbstractWorkerPool) -> None:
         stream = pool.work_stream(((square, (i,)) for i in range(100)), task_buffer_size=7)
         assert list(stream.retrieve_iter()) == [i * i for i in range(100)]
-
-    def test_retrieve_gives_none_at_the_end(self, pool: AbstractWorkerPool) -> None:
-        stream = pool.work_stream(iter([(square, (3,))]))
-        assert [stream.retrieve(), stream.retrieve(), stream.retrieve()] == [9, None, None]
 
     def test_a_task_may_be_a_function_with_arguments_and_keywords(self, pool: AbstractWorkerPool) -> None:
         tasks = [(dict,), (square, (4,)), (shifted, (4,), {"by": 3}), (shifted, [5])]
@@ -146,11 +144,7 @@ class PoolContract(PoolFaultsContract):
             stream = pool.work_stream(((square, (i + k,)) for i in range(40)), 5)
             results[k] = list(stream.retrieve_iter())
 
-        threads = [threading.Thread(target=consume, args=(k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        in_threads([partial(consume, k) for k in range(4)])
         assert results == {k: [(i + k) ** 2 for i in range(40)] for k in range(4)}
 
     def test_a_closed_stream_has_nothing_more(self, pool: AbstractWorkerPool) -> None:
@@ -209,9 +203,7 @@ class PoolContract(PoolFaultsContract):
         for _ in range(2):
             with source.batch_iterator(6) as iterator:
                 assert len(iterator) == 4
-                assert [batch[0].tolist() for batch in iterator] == [
-                    batch[0].tolist() for batch in counting_batches(6)
-                ]
+                assert [batch[0].tolist() for batch in iterator] == [batch[0].tolist() for batch in counting_batches(6)]
 
     def test_a_live_iterator_is_prefetched(self, pool: AbstractWorkerPool) -> None:
         source = pool.prefetch(IteratorDataSource(counting_batches(6)))
@@ -219,14 +211,14 @@ class PoolContract(PoolFaultsContract):
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    def test_close_may_be_called_twice(self) -> None:
-        pool = self.make()
-        pool.close()
-        pool.close()
-
-    def test_a_closed_pool_refuses_work(self) -> None:
-        pool = self.make()
-        pool.close()
+    def test_a_closed_pool_fails_what_is_waited_for_and_refuses_work(self) -> None:
+        pool = self.make_to_end()
+        stream = pool.work_stream((square, (i,)) for i in range(1000))
+        assert stream.retrieve() == 0
+        for _ in range(2):
+            pool.close()
+        with pytest.raises(PoolClosed):
+            list(stream.retrieve_iter())
         for use in (
             lambda: pool.work_stream(iter([(square, (2,))])),
             lambda: pool.parallel_data_source(self.source()),
@@ -235,15 +227,6 @@ class PoolContract(PoolFaultsContract):
         ):
             with pytest.raises(PoolClosed, match="make a new one"):
                 use()
-
-    def test_closing_fails_what_is_waited_for(self) -> None:
-        pool = self.make()
-        stream = pool.work_stream((square, (i,)) for i in range(1000))
-        assert stream.retrieve() == 0
-        pool.close()
-        with pytest.raises(PoolClosed):
-            for _ in stream.retrieve_iter():
-                pass
 
     def test_a_loop_that_is_broken_off_costs_nothing(self, pool: AbstractWorkerPool) -> None:
         parallel = pool.parallel_data_source(self.source(), 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +46,9 @@ def counting_batches(batch_size: int, **options: Any) -> Iterator[Any]:
 N = 40
 """Samples of the sources here."""
 
+LONG = 100_000_000 if os.environ.get("BATCHUP_NG_TESTS_THOROUGH") else 10_000_000
+"""Characters of the longest text of an exception."""
+
 
 class Unpicklable(Exception):
     """An exception that can go nowhere."""
@@ -76,11 +81,23 @@ class Mute(Exception):
         raise ValueError("no text")
 
 
-class Stack(Exception):
-    """An exception with a long text."""
+class Untraceable(LookupError):
+    """An exception at which Python's own code for tracebacks fails."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text + "x" * 3_000_000)
+    def __getattr__(self, name: str) -> Any:
+        return {}[name]
+
+
+class Truthless(Exception):
+    """An exception that nobody can ask whether it is true, as Python's own code for tracebacks does."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+def group(text: str) -> Exception:
+    kind = getattr(builtins, "ExceptionGroup", None)
+    return kind("two at once", [ValueError(text), KeyError("two")]) if kind else ValueError("no groups before 3.11")
 
 
 MAKERS: dict[str, Any] = {
@@ -91,7 +108,10 @@ MAKERS: dict[str, Any] = {
     "unrebuildable": lambda text: Unrebuildable(text, 3),
     "lying": Lying,
     "mute": Mute,
-    "long": Stack,
+    "untraceable": Untraceable,
+    "truthless": Truthless,
+    "group": group,
+    "long": lambda text: ValueError(text + "x" * LONG),
     "StopIteration": StopIteration,
     "GeneratorExit": GeneratorExit,
 }

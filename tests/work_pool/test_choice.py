@@ -29,6 +29,7 @@ from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.work_pool import choice, prefetch_buffer
 from batchup_ng.work_pool.choice import Choice, suited
 from batchup_ng.work_pool.parallel import ParallelNode
+from tests.extent import quick
 
 TOO_BUSY = "too busy to tell"
 
@@ -273,8 +274,13 @@ def options_of(order: str) -> dict[str, Any]:
     return {**OPTIONS[order], **({"shuffle": np.random.RandomState(7)} if "generator" in order else {})}
 
 
-@pytest.mark.parametrize("order", OPTIONS)
-@pytest.mark.parametrize("kind", ["threads", "processes"])
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    quick(
+        [*[("threads", order) for order in OPTIONS], ("processes", "by a seed")],
+        [("processes", order) for order in OPTIONS],
+    ),
+)
 def test_batches_that_were_tried_are_the_first_of_the_epoch(
     kind: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,14 +7,12 @@ import json
 import threading
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import PoolClosed
 from batchup_ng.work_pool import AbstractWorkerPool
 
 N, SIZE = 40, 4
@@ -160,7 +158,7 @@ def test_epochs_of_a_closed_pool_say_so() -> None:
     with bu.WorkerThreadPool(1) as pool:
         epochs = pool.parallel_data_source(numbers(), 30).epochs(3, SIZE)
         next(epochs)
-    with pytest.raises(PoolClosed):
+    with pytest.raises(bu.PoolClosed):
         next(epochs)
 
 
@@ -216,15 +214,6 @@ def test_sources_of_prefetch_have_epochs(pools: list[AbstractWorkerPool]) -> Non
         stream = bu.CallableDataSource(lambda batch_size, epoch: iter([(np.full(batch_size, epoch),)]))
         got = [(batches.epoch, rows(batches)) for batches in pool.prefetch(stream).epochs(2, 3)]
         assert got == [(0, [0, 0, 0]), (1, [1, 1, 1])]
-
-
-def test_batches_that_go_to_three_threads_are_counted_each_once(pools: list[AbstractWorkerPool]) -> None:
-    for pool in [bu.SerialPool(), *pools]:
-        batches = pool.parallel_data_source(numbers(), 12).batch_iterator(1)
-        with ThreadPoolExecutor(3) as threads:
-            got = [x for part in threads.map(rows, [batches] * 3) for x in part]
-        assert sorted(got) == rows(numbers().batch_iterator(1))
-        assert (batches.stats()["batches"], batches.stats()["samples"]) == (len(got), len(got))
 
 
 # -- the bound -----------------------------------------------------------------------------------------------------

@@ -38,13 +38,6 @@ def same(made: Any, plain: Any, shuffle: Any) -> Any:
 WAYS = [(how, shuffle) for how in ("parallel_data_source", "prefetch") for shuffle in (None, 3)]
 
 
-@pytest.mark.parametrize(("how", "shuffle"), quick([("parallel_data_source", 3), ("prefetch", None)], WAYS))
-def test_maps_after_a_pool_draw_as_they_would_without(pool: Any, how: str, shuffle: Any) -> None:
-    made = getattr(pool, how)(source()).map(add_draws, rng="sample")
-    for _, one, two in same(made, source().map(add_draws, rng="sample"), shuffle):
-        assert not np.intersect1d(one, two).size
-
-
 @pytest.mark.parametrize(("how", "shuffle"), quick([("parallel_data_source", 3)], WAYS))
 def test_parts_made_by_a_pool_keep_their_orders(pool: Any, how: str, shuffle: Any) -> None:
     made = [getattr(pool, how)(source(n)) for n in (30, 22)]
@@ -54,14 +47,6 @@ def test_parts_made_by_a_pool_keep_their_orders(pool: Any, how: str, shuffle: An
     rounds = [batch[0].tolist() for batch in bu.repeat(made[0], 2).batch_iterator(30, shuffle=3)]
     assert len(rounds) == 2
     assert rounds[0] != rounds[1]
-
-
-@pytest.mark.parametrize("how", quick(["parallel_data_source"], ["prefetch"]))
-def test_a_generator_is_drawn_from_in_this_process(pool: Any, how: str) -> None:
-    ours, theirs = np.random.RandomState(4), np.random.RandomState(4)
-    for _ in range(3):
-        got = list(getattr(pool, how)(source()).batch_iterator(4, shuffle=ours))
-        assert_same_batches(got, list(source().batch_iterator(4, shuffle=theirs)))
 
 
 @pytest.mark.parametrize("make", MAKERS[1:])

@@ -21,6 +21,7 @@ from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
 from batchup_ng.work_pool.stream import Ahead
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
+from tests.threads import in_threads
 
 
 def big(n: int = 60) -> bu.ArrayDataSource:
@@ -180,11 +181,8 @@ def test_two_threads_may_share_an_iterator(pool: Any) -> None:
     def take() -> None:
         got.extend(x for (x,) in iterator)
 
-    consumers = [threading.Thread(target=take) for _ in range(3)]
-    for consumer in consumers:
-        consumer.start()
-    for consumer in consumers:
-        consumer.join(60)
+    in_threads([take] * 3)
+    assert iterator.stats()["samples"] == 299
     assert [error.row for error in iterator.errors] == [33]
     assert sorted(np.concatenate(got).tolist()) == [row for row in range(300) if row != 33]
 
@@ -260,56 +258,6 @@ def test_the_generator_of_a_broken_loop_is_closed() -> None:
 # -- how it is filled ----------------------------------------------------------------------------------------------
 
 
-class Done:
-    """A future that is done."""
-
-    transport = ""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def wait(self, seconds: float) -> bool:
-        return True
-
-    def cancel(self) -> bool:
-        return True
-
-
-class Takes:
-    """A pool that notes what it is given."""
-
-    def __init__(self) -> None:
-        self.given = 0
-
-    def submit(self, task: Any, how: Any = None) -> Any:
-        self.given += 1
-        return Done(self.given - 1)
-
-
-@pytest.mark.parametrize("limit", [1, 4, 20])
-def test_a_job_is_submitted_for_each_that_is_taken(limit: int) -> None:
-    pool, wanted = Takes(), [limit, limit + 1, limit + 2]
-    job = Job((len, (), {}), Submission(), None)
-    jobs = (job for _ in range(100))
-    buffer = PrefetchBuffer(pool, jobs, Ahead(limit), str)  # type: ignore[arg-type]
-    buffer.begin()
-    seen = [pool.given]
-    for _ in wanted[1:]:
-        buffer.take()
-        buffer.fill()
-        seen.append(pool.given)
-    assert seen == wanted
-    left = 0
-    while True:  # to the end nothing is left out
-        try:
-            buffer.take()
-        except StopIteration:
-            break
-        left += 1
-        buffer.fill()
-    assert pool.given == 100 == left + len(wanted) - 1
-
-
 def buffer_of(numbers: Any, size: int = 2) -> PrefetchBuffer:
     """Return a buffer of jobs that give back these numbers, which an exception or a call may end."""
 
@@ -333,19 +281,6 @@ def results(buffer: PrefetchBuffer) -> Iterator[Any]:
         buffer.fill()
 
 
-def test_there_is_room_for_as_many_as_were_taken() -> None:
-    buffer = buffer_of(range(5), 3)
-    assert buffer.room() == 3
-    buffer.begin()
-    assert (buffer.room(), buffer.ahead(), buffer.used_up) == (0, 3, False)
-    buffer.take()
-    assert buffer.room() == 1
-    buffer.fill(elsewhere=1)  # as another epoch has the room
-    assert buffer.ahead() == 2
-    assert list(results(buffer)) == [1, 2, 3, 4]
-    assert (buffer.used_up, buffer.at_end, buffer.closed) == (True, True, False)
-
-
 def test_an_exception_instead_of_a_job_comes_in_its_turn() -> None:
     buffer = buffer_of([0, 1, 2, OSError("no more")], 9)
     buffer.begin()
@@ -366,22 +301,6 @@ def test_after_an_interrupt_among_the_jobs_nothing_is_passed_over() -> None:
     assert buffer.torn
     with pytest.raises(bu.PoolClosed, match="one of them may be missing"):
         buffer.take()
-
-
-def test_only_the_end_of_the_jobs_is_a_regular_end() -> None:
-    buffer = buffer_of(range(2), 1)
-    buffer.begin()
-    assert list(results(buffer)) == [0, 1]
-    assert list(results(buffer)) == []
-    buffer.close()
-    with pytest.raises(StopIteration):
-        buffer.take()
-    buffer = buffer_of(range(2), 1)
-    buffer.begin()
-    for _ in range(2):
-        buffer.close()
-        with pytest.raises(bu.PoolClosed):
-            buffer.take()
 
 
 def test_what_is_read_out_of_turn_leaves_the_order_as_it_is() -> None:
@@ -422,18 +341,6 @@ def test_an_interrupt_ends_a_stream_even_if_the_end_of_its_generator_fails() -> 
             with pytest.raises(bu.PoolClosed, match="broken off by an interrupt"):
                 stream.retrieve()
         assert (ran, stream._buffer.ahead()) == ([], 0)
-
-
-def test_an_exception_of_a_task_does_not_end_the_results_behind_it() -> None:
-    def reciprocal(n: int) -> float:
-        return 1 / n
-
-    with bu.SerialPool() as pool:
-        results = pool.work_stream((reciprocal, (n,)) for n in (1, 0, 2)).retrieve_iter()
-        assert next(results) == 1
-        with pytest.raises(ZeroDivisionError):
-            next(results)
-        assert list(results) == [0.5]
 
 
 def test_a_result_is_there_though_an_interrupt_left_the_lock_of_its_future_held() -> None:

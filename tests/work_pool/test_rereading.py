@@ -103,28 +103,6 @@ def test_the_first_that_ends_its_worker_is_the_one_that_is_raised(bad: set[int],
     assert len(world.reads) <= 1 + min(bad) + at_once
 
 
-@pytest.mark.parametrize("action", ["raise", "skip", "replace"])
-def test_a_worker_that_died_for_a_moment_costs_nothing(action: str) -> None:
-    moments = iter([GONE])
-    made = World(whole=lambda rows: next(moments, None)).made([4, 5, 6], action)
-    assert (made.kept, made.batch, made.failures, made.retried) == (3, [4, 5, 6], {}, GONE)
-
-
-@pytest.mark.parametrize("action", ["raise", "skip", "replace"])
-def test_a_batch_that_ends_its_worker_only_as_a_whole_is_raised_without_a_row(action: str) -> None:
-    world = World(whole=lambda rows: GONE if len(rows) > 1 else None)
-    made = world.made([4, 5, 6], action)
-    assert (made.kept, made.error, made.failures) == (0, GONE, {})
-    assert len(world.reads) == 5
-
-
-def test_retries_come_before_rows_are_looked_at() -> None:
-    moments = iter([GONE] * 3)
-    world = World(whole=lambda rows: next(moments, None))
-    assert world.made([4, 5, 6], again=3).batch == [4, 5, 6]
-    assert [len(read.rows) for read in world.reads] == [3] * 4
-
-
 def test_exceptions_are_left_to_the_worker_that_makes_the_rest() -> None:
     world = World(kills={2: GONE}, fails={4, 7})
     made = world.made(list(range(10)))

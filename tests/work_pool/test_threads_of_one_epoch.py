@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source import BatchIterator
+from tests.threads import in_threads
 
 N, SIZE = 24, 4
 
@@ -81,10 +83,6 @@ def test_a_wait_is_reported_by_one_of_several_threads() -> None:
     for _ in range(50):
         with bu.Loader([np.arange(N)], SIZE, pool="threads", workers=1) as loader:
             iterator = iter(bu.watch(loader, report))
-            threads = [threading.Thread(target=list, args=(iterator,)) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(60)
+            in_threads([partial(list, iterator)] * 3)
             assert reported.is_set()
     assert len(waits) == 50

@@ -83,12 +83,6 @@ def test_a_generator_is_drawn_from_as_in_a_plain_loop() -> None:
     assert got == [listed(source().batch_iterator(4, shuffle=again)) for _ in range(3)]
 
 
-def test_shards_have_epochs() -> None:
-    for rank in range(2):
-        got = [listed(batches) for batches in source().epochs(2, 2, 5, shard=(rank, 2))]
-        assert got == [listed(source().batch_iterator(2, 5, epoch=e, shard=(rank, 2))) for e in range(2)]
-
-
 def test_epochs_of_a_function_of_the_users_are_given_their_number() -> None:
     seen: list[Any] = []
 

@@ -56,60 +56,6 @@ def test_the_direct_loop_does_with_bad_samples_what_a_pool_does(bad: set[int], p
         assert played(direct) == played(pooled)
 
 
-def test_one_bad_sample_costs_a_read_of_each() -> None:
-    reads: list[Any] = []
-    source = bu.ArrayDataSource([np.arange(64)]).map(lambda *batch: source_check(reads, *batch))
-    with source.batch_iterator(64, on_error="skip") as iterator:
-        ((x,),) = list(iterator)
-    assert x.tolist() == [row for row in range(64) if row != 40]
-    assert sorted(map(len, reads)) == [1] * 64 + [63, 64]  # each alone, the batch without it, the whole batch
-
-
-def source_check(reads: list[Any], x: np.ndarray) -> Any:
-    reads.append(x.tolist())
-    if 40 in x:
-        raise ValueError("40 is bad")
-    return (x,)
-
-
-def test_a_batch_that_fails_though_each_sample_can_be_made_is_no_samples_fault() -> None:
-    def needs_few(x: np.ndarray) -> Any:
-        if len(x) > 3:
-            raise ValueError("too many at once")
-        return (x,)
-
-    for policy in ("raise", "skip", "replace"):
-        iterator = bu.ArrayDataSource([np.arange(8)]).map(needs_few).batch_iterator(8, on_error=policy)
-        with iterator, pytest.raises(bu.BatchError, match="in the whole batch, since no single row is to blame"):
-            next(iterator)
-
-
-def test_a_batch_that_fails_once_is_made_again_as_often_as_the_policy_says() -> None:
-    tries: list[int] = []
-
-    def flaky(x: np.ndarray) -> Any:
-        tries.append(len(x))
-        if len(tries) < 3:
-            raise OSError("the share is away")
-        return (x,)
-
-    source = bu.ArrayDataSource([np.arange(4)]).map(flaky)
-    with source.batch_iterator(4, on_error=bu.ErrorPolicy("skip", retries=2)) as iterator:
-        assert [x.tolist() for (x,) in iterator] == [[0, 1, 2, 3]]
-        assert tries == [4, 4, 4]
-        assert [(error.row, error.batch) for error in iterator.errors] == [(None, 0)]
-        assert (iterator.stats()["retried"], iterator.stats()["failed"]) == (1, 0)
-
-
-def test_ctrl_c_in_a_map_is_no_failure_of_a_sample() -> None:
-    def interrupted(x: np.ndarray) -> Any:
-        raise KeyboardInterrupt
-
-    iterator = bu.ArrayDataSource([np.arange(4)]).map(interrupted).batch_iterator(4, on_error="skip")
-    with iterator, pytest.raises(KeyboardInterrupt):
-        next(iterator)
-
-
 def test_a_state_goes_on_after_samples_that_were_left_out() -> None:
     source = source_with({3, 9})
     with source.batch_iterator(4, shuffle=5, on_error="skip") as iterator:
@@ -135,20 +81,3 @@ def test_on_error_of_an_epoch_goes_before_that_of_the_parallel_source() -> None:
             assert [len(x) for x, _ in iterator] == [9, 10, 10]
         with background.batch_iterator(10) as iterator, pytest.raises(KeyError, match="row 3"):
             next(iterator)
-
-
-@pytest.mark.parametrize("policy", [bu.ErrorPolicy(retries=1), "skip", "replace"])
-def test_a_fault_that_does_not_come_again_loses_nothing(policy: Any) -> None:
-    calls: list[int] = []
-
-    def hiccup(x: np.ndarray) -> Any:
-        calls.append(len(x))
-        if len(calls) == 2:
-            raise OSError("the share was away")
-        return (x,)
-
-    with bu.ArrayDataSource([np.arange(8)]).map(hiccup).batch_iterator(2, on_error=policy) as iterator:
-        assert [x.tolist() for (x,) in iterator] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-        (error,) = iterator.errors
-        assert isinstance(error, OSError)
-        assert (error.row, error.batch, iterator.stats()["retried"]) == (None, 1, 1)

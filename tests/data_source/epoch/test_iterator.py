@@ -6,7 +6,6 @@ import copy
 import gc
 import operator
 import pickle
-import threading
 import weakref
 from typing import Any
 
@@ -19,6 +18,7 @@ from batchup_ng.data_source.epoch import opening
 from batchup_ng.errors import AccountingError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, uniform
+from tests.threads import in_threads
 
 
 def test_the_iterator_tells_its_statistics() -> None:
@@ -108,13 +108,7 @@ def test_two_threads_may_read_one_source() -> None:
     source = bu.ArrayDataSource([np.arange(1000)]).map(uniform, rng="sample")
     expected = list(source.batch_iterator(10, shuffle=1))
     results: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: results.append(list(source.batch_iterator(10, shuffle=1)))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads([lambda: results.append(list(source.batch_iterator(10, shuffle=1)))] * 4)
     for result in results:
         assert_same_batches(result, expected)
     assert len(results) == 4

@@ -8,12 +8,11 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import batchup_ng as bu
 
-from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, balance, make_pool, planned_rows, source, whole
 from ..hunting import all_workers, is_alive, kill_one, send, wait_for, worker_pids
 from ..mischief import AtRows, acts, who_was_there
 from ..tree import state_of
@@ -83,27 +82,6 @@ def now() -> float:
     return time.perf_counter()
 
 
-def in_threads(tasks: list[Callable[[], object]], seconds: float = 50.0) -> None:
-    """Run each in a thread of its own; raise the first exception; the main thread only waits and is not disturbed."""
-    errors: list[BaseException] = []
-
-    def run(task: Callable[[], object]) -> None:
-        try:
-            task()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), "a consumer hangs"
-
-
 def dies_when_it_has_answered(kind: str, times: int) -> int:
     """F1: each worker dies when it has sent its result; a result that was sent counts, also for tasks that run once."""
     with make_pool(kind, 1) as pool:
@@ -133,15 +111,13 @@ def last_words(i: int) -> str:
 def all_at_once(kind: str, workers: int, size: str) -> int:
     """F4: all workers are killed at the same time, in mid-epoch."""
     with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(SIZES[size], pause=0.001), 8)
 
         def act(batch: int) -> None:
             if batch == 20:
                 for pid in all_workers(kind, workers):
                     send(pid)
 
-        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            return balance(iterator, width=SIZES[size], at=act)
+        return whole(pool, SIZES[size], pause=0.001, at=act)
 
 
 def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str, Any]:
@@ -161,10 +137,8 @@ def one_every_100_ms(kind: str, workers: int, size: str, seed: int) -> dict[str,
     hunter.start()
     try:
         with make_pool(kind, workers) as pool:
-            parallel = pool.parallel_data_source(source(SIZES[size], pause=0.03), 8)
             try:
-                with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                    balance(iterator, width=SIZES[size])
+                whole(pool, SIZES[size], pause=0.03)
                 how = "completed"
             except bu.WorkerDied as error:
                 how = f"WorkerDied: {error}"
@@ -232,6 +206,4 @@ def dead_before_it_was_asked(kind: str) -> int:
         for pid in pids:
             send(pid)
         wait_for(lambda: not any(is_alive(pid) for pid in pids), "the workers to be dead")
-        parallel = pool.parallel_data_source(source(), 8)
-        with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            return balance(iterator)
+        return whole(pool)

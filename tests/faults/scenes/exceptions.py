@@ -1,8 +1,7 @@
-"""Samples raise, in every way that an exception can be odd, or give what cannot travel (F7–F9)."""
+"""Samples give what cannot travel (F9); the contract of every pool has those that raise (F7, F8)."""
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import threading
@@ -13,7 +12,7 @@ import numpy as np
 
 import batchup_ng as bu
 
-from ..accounting import BATCH, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, SHUFFLE, N, make_pool, planned_rows, whole
 from ..mischief import InRows
 
 POSITION = 200
@@ -39,151 +38,9 @@ def told(iterator: Any) -> dict[str, Any]:
         return {
             "delivered": delivered, "types": [kind.__name__ for kind in type(error).__mro__],
             "is_batch_error": isinstance(error, bu.BatchError), "message": str(error)[: 1 << 20],
-            **{name: _plain(getattr(error, name, None)) for name in ("row", "source", "op", "epoch", "batch")},
-            "traceback": str(getattr(error, "traceback", None))[: 1 << 20],
+            **{name: getattr(error, name, None) for name in ("row", "epoch", "batch")},
         }  # fmt: skip
     raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (int, str)) else str(value)
-
-
-def fails_at_the_bad_row(rows: np.ndarray) -> Any:
-    """The map whose name an error must tell."""
-    if bad_row() in rows:
-        raise LookupError("the row is bad")
-    return (rows,)
-
-
-def named(kind: str, workers: int, size: str) -> dict[str, Any]:
-    """F7: a map raises at one row; the error tells all there is to know."""
-    with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(SIZES[size], fault=fails_at_the_bad_row), 8)
-        found = told(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=0))
-        return found | {"bad": bad_row(), "usable": _usable(pool)}
-
-
-def skipped(kind: str, workers: int, size: str) -> dict[str, Any]:
-    """F7: with ``on_error="skip"`` exactly the bad row is lost."""
-    with make_pool(kind, workers) as pool:
-        faulty = source(SIZES[size], fault=fails_at_the_bad_row)
-        with pool.parallel_data_source(faulty, 8, on_error="skip").batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-            batches = balance(iterator, width=SIZES[size], bad=[bad_row()])
-            (error,) = iterator.errors
-            return {"batches": batches, "message": str(error)}
-
-
-def _usable(pool: Any) -> bool:
-    with pool.parallel_data_source(source(n=70), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator, n=70) == 10
-
-
-# -- F8: odd exceptions ------------------------------------------------------------------------------------------
-
-
-class Unrebuildable(Exception):
-    """Its pickle lacks an argument."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
-
-
-class Unpicklable(ValueError):
-    """It holds what cannot be pickled."""
-
-    def __init__(self) -> None:
-        super().__init__("holds a lock")
-        self.lock = threading.Lock()
-
-
-class Lying(Exception):
-    """It becomes something else on its way."""
-
-    def __reduce__(self) -> Any:
-        return str, ("not an exception",)
-
-
-class Unprintable(Exception):
-    """It has no text."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    __repr__ = __str__
-
-
-class Untraceable(LookupError):
-    """Python's own code for tracebacks fails at it."""
-
-    def __getattr__(self, name: str) -> Any:
-        return {}[name]
-
-
-class Truthless(Exception):
-    """Nobody can ask whether it is true, as Python's own code for tracebacks does."""
-
-    def __len__(self) -> int:
-        raise RuntimeError("no length")
-
-
-def _group() -> BaseException:
-    group = getattr(builtins, "ExceptionGroup", None)
-    return group("two at once", [ValueError("one"), KeyError("two")]) if group else ValueError("no groups before 3.11")
-
-
-ODD: dict[str, Callable[[], BaseException]] = {
-    "unrebuildable": lambda: Unrebuildable(1, 2),
-    "unpicklable": Unpicklable,
-    "lying": lambda: Lying("x"),
-    "unprintable": Unprintable,
-    "untraceable": lambda: Untraceable("no attributes"),
-    "truthless": lambda: Truthless("no length"),
-    "10 MB": lambda: ValueError("x" * 10_000_000),
-    "100 MB": lambda: ValueError("x" * 100_000_000),
-    "group": _group,
-    "SystemExit": lambda: SystemExit(3),
-    "KeyboardInterrupt": lambda: KeyboardInterrupt(),
-    "StopIteration": lambda: StopIteration("early"),
-    "GeneratorExit": lambda: GeneratorExit(),
-}
-
-
-class RaisesOdd:
-    """A map that raises an odd exception at the bad row."""
-
-    def __init__(self, which: str) -> None:
-        self.which = which
-        self.row = bad_row()
-
-    def __call__(self, rows: np.ndarray) -> Any:
-        if self.row in rows:
-            raise ODD[self.which]()
-        return (rows,)
-
-
-def odd(kind: str, ways: list[str]) -> list[dict[str, Any]]:
-    """F8: a map raises odd exceptions; each is named like any other, the pool goes on."""
-    with make_pool(kind) as pool:
-        found = []
-        for which in ways:
-            parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8)
-            found.append(told(parallel.batch_iterator(BATCH, shuffle=SHUFFLE)) | {"bad": bad_row(), "usable": True})
-        return found if _usable(pool) else []
-
-
-def odd_skipped(kind: str, ways: list[str]) -> list[int]:
-    """F8: and they can be skipped; return the batches of each epoch."""
-    with make_pool(kind) as pool:
-        found = []
-        for which in ways:
-            parallel = pool.parallel_data_source(source(fault=RaisesOdd(which)), 8, on_error="skip")
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                found.append(balance(iterator, bad=[bad_row()]))
-        return found
-
-
-# -- F9: results that cannot travel ------------------------------------------------------------------------------
 
 
 class Holder:
@@ -265,5 +122,5 @@ def results_that_cannot_travel(kind: str, ways: list[str]) -> list[dict[str, Any
                 said = told(iterator)
             except AssertionError:
                 said = {"whole": iterator.stats()["samples"]}
-            found.append(said | {"bad": bad_row(), "usable": _usable(pool)})
+            found.append(said | {"bad": bad_row(), "usable": whole(pool, n=70, buffer=4) == 10})
     return found

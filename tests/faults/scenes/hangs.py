@@ -14,11 +14,11 @@ import psutil
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import fork_server, workers
 
-from ..accounting import BATCH, SHUFFLE, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, SHUFFLE, make_pool, planned_rows, source, whole
 from ..hunting import all_workers, send, stop, wait_for
 from ..mischief import AtRows
 from ..tree import orphaned, state_of
-from .stalls import POSITION, usable
+from .stalls import POSITION
 
 HANGS = "import os, time\nif os.environ.get('BATCHUP_NG_TEST_HANGS'):\n    time.sleep(3600)\n"
 
@@ -52,7 +52,7 @@ def hangs_in_start(kind: str) -> str:
     with interpreters_hang(), make_pool(kind, start_timeout=0.1) as pool:
         found = told_of(lambda: next(pool.work_stream(iter([(len, ("abc",))]))))
     with make_pool(kind) as pool:
-        usable(pool)
+        whole(pool)
     return found
 
 
@@ -60,7 +60,7 @@ def hangs_in_replacement(kind: str) -> str:
     """F20: all workers die, and what is to take their place hangs: the server of ``forkserver``, each new worker."""
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(make_pool(kind, start_timeout=10.0))  # which is also enough on a busy machine
-        usable(pool)
+        whole(pool)
         pids = all_workers(kind, 2)
         if kind == "forkserver":
             (server,) = psutil.Process().children()
@@ -71,18 +71,17 @@ def hangs_in_replacement(kind: str) -> str:
         for pid in pids:
             stop(pid)
             send(pid)
-        found = told_of(lambda: usable(pool))
+        found = told_of(lambda: whole(pool))
     with make_pool(kind) as pool:
-        usable(pool)
+        whole(pool)
     return found
 
 
 def server_killed(kind: str) -> str:
     """F4, F20: the server that forks the workers is killed with a worker; the epoch completes or one error tells."""
     with make_pool(kind) as pool:
-        assert usable(pool)
+        whole(pool)
         (server,) = psutil.Process().children()
-        parallel = pool.parallel_data_source(source(pause=0.002), 4)
 
         def act(batch: int) -> None:
             if batch == 20:
@@ -91,8 +90,7 @@ def server_killed(kind: str) -> str:
                 send(pids[0])
 
         try:
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                return f"completed {balance(iterator, at=act)}"
+            return f"completed {whole(pool, pause=0.002, buffer=4, at=act)}"
         except bu.WorkerDied as error:
             return f"{type(error).__name__}: {error}"
 

@@ -7,14 +7,14 @@ import gc
 import threading
 from typing import Any
 
-import hypothesis
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import batchup_ng as bu
 
 from ..accounting import BATCH, SHUFFLE, make_pool, payload_of, stored
+from .machines import run
 
 POISON = 0xDD
 LENDERS = ("BufferPool", "SlotPool")
@@ -150,12 +150,7 @@ def lease_machine(kind: str, examples: int, steps: int, seed: int) -> str:
         pass
 
     Machine.kind = kind
-    settings = hypothesis.settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, database=None, print_blob=False,
-        phases=[hypothesis.Phase.generate], suppress_health_check=list(hypothesis.HealthCheck),
-    )  # fmt: skip
-    run_state_machine_as_test(hypothesis.seed(seed)(Machine), settings=settings)
-    return "done"
+    return run(Machine, examples, steps, seed)
 
 
 def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:

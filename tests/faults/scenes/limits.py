@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import resource
@@ -16,18 +17,15 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.work_pool.processes import fork_server
 
-from ..accounting import BATCH, BATCHES, SHUFFLE, N, balance, make_pool, source
+from ..accounting import BATCH, BATCHES, N, make_pool, whole
 from ..hunting import all_workers, send
 
 DESCRIPTORS = 64
 """The limit on them."""
 
 
-def use(pool: Any) -> None:
-    """Take an epoch of a pool and assert that it is the serial iterator's."""
-    parallel = pool.parallel_data_source(source(9000, n=70), 4)
-    with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        balance(iterator, width=9000, n=70)
+use = functools.partial(whole, width=9000, n=70, buffer=4)
+"""Takes an epoch of a pool and asserts that it is the serial iterator's."""
 
 
 def told(error: BaseException) -> dict[str, Any]:
@@ -117,7 +115,6 @@ def no_descriptor_for_a_new_worker(kind: str, killed: int, lifted_after: float |
     with FewDescriptors(0) as few, contextlib.ExitStack() as stack:
         few.lift()
         pool = stack.enter_context(make_pool(kind))
-        parallel = pool.parallel_data_source(source(9000, pause=0.002), 4)
 
         def strike(batch: int) -> None:
             if batch == 10:
@@ -131,8 +128,7 @@ def no_descriptor_for_a_new_worker(kind: str, killed: int, lifted_after: float |
                     stack.callback(timer.join)
 
         try:
-            with parallel.batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-                said = {"completed": balance(iterator, width=9000, at=strike) == BATCHES}
+            said = {"completed": whole(pool, 9000, pause=0.002, buffer=4, at=strike) == BATCHES}
         except Exception as error:
             said = told(error)
         few.lift()
@@ -258,6 +254,5 @@ def no_memory_in_a_worker(kind: str, how: str) -> dict[str, Any]:
         else:
             raise AssertionError(f"a result for which there is no memory was delivered, among {delivered} batches")
         iterator.close()
-        with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as again:
-            balance(again)
+        whole(pool)
         return found | {"delivered": delivered}

@@ -169,10 +169,15 @@ def task(i: int, fails: bool) -> int:
 def pool_machine(examples: int, steps: int, seed: int) -> str:
     """M2: run the machine."""
     random.seed(seed)
+    return run(PoolMachine, examples, steps, seed)
+
+
+def run(machine: type[RuleBasedStateMachine], examples: int, steps: int, seed: int) -> str:
+    """Run a state machine."""
     settings = hypothesis.settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, database=None, print_blob=False,
         # No shrinking: with real processes it would take longer than it tells, and the steps are few.
         phases=[hypothesis.Phase.generate], suppress_health_check=list(hypothesis.HealthCheck),
     )  # fmt: skip
-    run_state_machine_as_test(hypothesis.seed(seed)(PoolMachine), settings=settings)
+    run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=settings)
     return "done"

@@ -14,7 +14,7 @@ from typing import Any
 import batchup_ng as bu
 from batchup_ng.work_pool import prefetch_buffer
 
-from ..accounting import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source
+from ..accounting import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source, whole
 from ..hunting import send
 from ..mischief import AtRows, Several, who_was_there
 
@@ -39,14 +39,7 @@ def timed_out(kind: str, workers: int, act: str, timeout: float) -> dict[str, An
         else:
             raise AssertionError(f"the epoch ended without an error, after {delivered} batches")
         iterator.close()
-        worked = usable(pool)
-        return found | {"stuck": stuck_row(), "delivered": delivered, "usable": worked}
-
-
-def usable(pool: Any) -> bool:
-    """Take an epoch of a pool and assert that it is the serial iterator's."""
-    with pool.parallel_data_source(source(), 4).batch_iterator(BATCH, shuffle=SHUFFLE) as iterator:
-        return balance(iterator) == BATCHES
+        return found | {"stuck": stuck_row(), "delivered": delivered, "usable": whole(pool) == BATCHES}
 
 
 def skipped(kind: str, workers: int, acts: list[str], timeout: float) -> bool:

@@ -16,18 +16,10 @@ import numpy as np
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.parent_death import ParentDeath
 
-from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, differences, make_pool, reference, source
-from .crashes import in_threads
+from ...threads import in_threads
+from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, balance, differences, make_pool, reference, source
 
 WIDTH = SIZES["64 kB"]
-
-
-def two_epochs(kind: str, workers: int, size: str) -> list[int]:
-    """F22: two epochs, one after the other."""
-    with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(SIZES[size]), 8)
-        epochs = (parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(2))
-        return [balance(epoch, width=SIZES[size], epoch=number) for number, epoch in enumerate(epochs)]
 
 
 def three_at_once(kind: str, workers: int, size: str) -> list[int]:
@@ -55,35 +47,6 @@ def three_threads(kind: str, workers: int, size: str) -> bool:
             balance(iterator, width=SIZES[size], epoch=epoch)
 
         in_threads([lambda e=e: consume(e) for e in range(3)])  # type: ignore[misc]
-    return True
-
-
-def one_iterator_two_threads(kind: str) -> int:
-    """F22: two threads draw from one iterator; each batch goes to one of them."""
-    seen: list[int] = []
-    with make_pool(kind) as pool:
-        iterator = pool.parallel_data_source(source(WIDTH), 5).batch_iterator(BATCH, shuffle=SHUFFLE)
-
-        def consume() -> None:
-            for rows, _, _ in iterator:
-                seen.extend(rows.tolist())
-
-        in_threads([consume, consume])
-    assert sorted(seen) == list(range(N))
-    return len(seen)
-
-
-def abandoned(kind: str, workers: int, size: str) -> bool:
-    """F22: an iterator is left half-way and kept; others go on, also with the pool's buffers."""
-    with make_pool(kind, workers) as pool:
-        parallel = pool.parallel_data_source(source(SIZES[size]), 8)
-        left = [parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=epoch) for epoch in range(4)]
-        firsts = [next(iterator) for iterator in left]
-        balance(parallel.batch_iterator(BATCH, shuffle=SHUFFLE, epoch=9), width=SIZES[size], epoch=9)
-        for epoch, (iterator, first) in enumerate(zip(left, firsts, strict=True)):
-            expected = reference(SIZES[size], epoch=epoch)
-            assert not (wrong := differences(first, next(expected))), f"abandoned iterator {epoch}: {wrong}"
-            assert not (wrong := differences(next(iterator), next(expected))), f"abandoned iterator {epoch}: {wrong}"
     return True
 
 

@@ -162,6 +162,22 @@ SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM)
 RAISED = (KeyboardInterrupt, Rang)
 
 
+class Noticed:
+    """Within it a strike may come, whose exception must arrive; it goes no further."""
+
+    def __init__(self, strike: Strike) -> None:
+        self._strike = strike
+
+    def __enter__(self) -> None:
+        self._strike.__enter__()
+
+    def __exit__(self, kind: type | None, *exc: object) -> bool:
+        self._strike.__exit__()
+        arrived = kind is not None and issubclass(kind, RAISED)
+        assert arrived or kind or not self._strike.done, "the exception of the handler was swallowed"
+        return arrived
+
+
 def source_of(pool: Any, width: int) -> Any:
     return wide(width) if pool is None else pool.parallel_data_source(wide(width), 3)
 
@@ -174,17 +190,13 @@ def an_iterator(kind: str, width: int, steps: Steps) -> int:
 
         def act(strike: Strike) -> None:
             got: list[int] = []
-            iterator, came, ended = source.batch_iterator(BATCH, shuffle=7), False, False
-            try:
-                with strike:
-                    for batch in iterator:
-                        got += rows([batch])
-                        del batch
-                        iterator.state_dict()
-                    ended = True
-            except RAISED:
-                came = True
-            assert came == strike.done, "the exception of the handler was swallowed"
+            iterator, ended = source.batch_iterator(BATCH, shuffle=7), False
+            with Noticed(strike):
+                for batch in iterator:
+                    got += rows([batch])
+                    del batch
+                    iterator.state_dict()
+                ended = True
             state = iterator.state_dict()
             try:
                 more = rows(iterator)
@@ -208,37 +220,28 @@ def a_state(kind: str, width: int, steps: Steps) -> int:
         loader = None if pool is None else bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3)
 
         def of_an_iterator(strike: Strike) -> None:
-            iterator, came = source.batch_iterator(BATCH, shuffle=7), False
+            iterator = source.batch_iterator(BATCH, shuffle=7)
             next(iterator)
-            try:
-                with strike:
-                    iterator.load_state_dict(state)
-            except RAISED:
-                came = True
-            assert came == strike.done
+            with Noticed(strike):
+                iterator.load_state_dict(state)
             try:
                 more = rows(iterator)
             except bu.PoolClosed:
-                assert came
+                assert strike.done
             else:
-                assert more == expected[15:] or (came and more == expected[5:]), more
+                assert more == expected[15:] or (strike.done and more == expected[5:]), more
 
         def of_a_loader(strike: Strike) -> None:
-            came = False
             loader.load_state_dict({"epoch": 0, "seed": None, "batches": None})
             next(iter(loader))
-            try:
-                with strike:
-                    loader.load_state_dict({"epoch": 0, "seed": None, "batches": state})
-            except RAISED:
-                came = True
-            assert came == strike.done
+            with Noticed(strike):
+                loader.load_state_dict({"epoch": 0, "seed": None, "batches": state})
             wanted = {"epoch": 0, "seed": None, "batches": state}
-            if not came:
+            if not strike.done:
                 assert loader.state_dict() == wanted
             more = rows(loader)
             epoch_1 = rows(wide(width).batch_iterator(BATCH, shuffle=7, epoch=1))
-            assert more == expected[15:] or (came and more == epoch_1), more
+            assert more == expected[15:] or (strike.done and more == epoch_1), more
 
         n = each_strike(of_an_iterator, steps)
         return n if loader is None else n + each_strike(of_a_loader, steps)
@@ -246,19 +249,15 @@ def a_state(kind: str, width: int, steps: Steps) -> int:
 
 def an_end(kind: str, width: int, steps: Steps) -> int:
     """The end of a loader is struck; a second ``close`` leaves nothing."""
+
     def act(strike: Strike) -> None:
-        came = False
         with make_pool(kind) as pool:
             loader = bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3)
             iterator = iter(loader)
             next(iterator)
-            try:
-                with strike:
-                    loader.close()
-                    pool.close()
-            except RAISED:
-                came = True
-            assert came == strike.done
+            with Noticed(strike):
+                loader.close()
+                pool.close()
             loader.close()
             pool.close()
         try:
@@ -272,6 +271,7 @@ def an_end(kind: str, width: int, steps: Steps) -> int:
 
 def a_stream(kind: str, width: int, steps: Steps) -> int:
     """A stream of results, and one of batches that a worker makes ahead, are struck, and go on."""
+
     def numbers(batch_size: int) -> Iterator[Any]:
         for k in range(6):
             yield (np.full((batch_size, width), k),)
@@ -281,15 +281,11 @@ def a_stream(kind: str, width: int, steps: Steps) -> int:
 
         def of_results(strike: Strike) -> None:
             got: list[int] = []
-            stream, came = None, False
-            try:
-                with strike:
-                    stream = pool.work_stream(((pow, (k, 2)) for k in range(9)), 4)
-                    for square in stream:
-                        got.append(square)
-            except RAISED:
-                came = True
-            assert came == strike.done
+            stream = None
+            with Noticed(strike):
+                stream = pool.work_stream(((pow, (k, 2)) for k in range(9)), 4)
+                for square in stream:
+                    got.append(square)
             if stream is not None:
                 with contextlib.suppress(bu.PoolClosed):
                     got += stream
@@ -297,15 +293,11 @@ def a_stream(kind: str, width: int, steps: Steps) -> int:
 
         def of_batches(strike: Strike) -> None:
             got: list[int] = []
-            iterator, came = None, False
-            try:
-                with strike:
-                    iterator = ahead.batch_iterator(2)
-                    for batch in iterator:
-                        got.append(int(batch[0][0, 0]))
-            except RAISED:
-                came = True
-            assert came == strike.done
+            iterator = None
+            with Noticed(strike):
+                iterator = ahead.batch_iterator(2)
+                for batch in iterator:
+                    got.append(int(batch[0][0, 0]))
             if iterator is not None:
                 with contextlib.suppress(bu.PoolClosed):
                     got += [int(batch[0][0, 0]) for batch in iterator]
@@ -327,17 +319,13 @@ def a_loader(kind: str, width: int, steps: Steps) -> int:
 
         def act(strike: Strike) -> None:
             got: list[int] = []
-            iterator, came = None, False
+            iterator = None
             first = loader.epoch
-            try:
-                with strike:
-                    iterator = iter(loader)
-                    for batch in iterator:
-                        got += rows([batch])
-                        del batch
-            except RAISED:
-                came = True
-            assert came == strike.done, "the exception of the handler was swallowed"
+            with Noticed(strike):
+                iterator = iter(loader)
+                for batch in iterator:
+                    got += rows([batch])
+                    del batch
             state = loader.state_dict()
             ahead = bu.Loader(wide(width), BATCH, shuffle=7, pool="serial")
             ahead.load_state_dict(state)
@@ -403,6 +391,7 @@ def a_second_signal(kind: str, width: int, where: str) -> int:
 
 def a_second_signal_in_a_stream() -> int:
     """F13: what an exception in a task undoes is struck at each step; return how many strikes came."""
+
     def act(strike: Strike) -> None:
         def task(k: int) -> int:
             if k == 3:

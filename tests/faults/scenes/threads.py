@@ -17,7 +17,7 @@ import batchup_ng as bu
 from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.task import TaskFuture
 
-from .crashes import in_threads
+from ...threads import in_threads
 
 
 @contextlib.contextmanager

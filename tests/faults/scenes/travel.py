@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import threading
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -42,26 +40,6 @@ def a_nested_class() -> Any:
     return Doubler()
 
 
-CELL = """
-from __future__ import annotations
-FACTOR = 2
-class Scale:
-    def __init__(self, factor): self.factor = factor
-    def double(self, x): return (x * self.factor,)
-def from_a_cell(x):
-    return Scale(FACTOR).double(x)
-"""
-
-
-def a_notebook_function() -> Any:
-    """Return a function of a module ``__main__`` without a file, as notebooks have."""
-    name = "<ipython-input-1-0123456789ab>"
-    linecache.cache[name] = (len(CELL), None, CELL.splitlines(True), name)
-    module = types.ModuleType("__main__")
-    exec(compile(CELL, name, "exec"), module.__dict__)
-    return module.from_a_cell
-
-
 def a_bound_method() -> Any:
     class Scale:
         def __init__(self) -> None:
@@ -77,7 +55,6 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "lambda": a_lambda,
     "closure": a_closure,
     "nested class": a_nested_class,
-    "notebook": a_notebook_function,
     "bound method": a_bound_method,
 }
 
@@ -151,16 +128,10 @@ def holding_a_generator() -> Any:
     return bu.ArrayDataSource([np.arange(100)]).map(lambda x: (x + next(numbers),))
 
 
-def holding_a_lock_beside_a_large_array() -> Any:
-    table, guard = np.zeros(30_000_000), threading.Lock()
-    return bu.ArrayDataSource([np.arange(100)]).map(lambda x: (table[x], guard))
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "lock": (holding_a_lock, ["augment", "lock"]),
     "file": (holding_a_file, ["file", "TextIOWrapper"]),
     "generator": (holding_a_generator, ["generator"]),
-    "large array": (holding_a_lock_beside_a_large_array, ["lock"]),
 }
 
 

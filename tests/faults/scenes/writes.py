@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ...threads import in_threads
 from ..accounting import BATCH, BATCHES, SHUFFLE, SIZES, N, balance, make_pool, planned_rows, source
 from ..hunting import is_alive, is_stopped, send, wait_for
 from ..mischief import who_was_there
 from ..writing import InItsWrite, Mark, noted
-from .crashes import in_threads
 
 WAYS = {"socket": ("message", "full"), "slots": ("message", "slot")}
 """In what a worker can be struck, by the transport of its results: they follow the message, or lie in a slot."""

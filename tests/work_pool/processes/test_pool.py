@@ -187,13 +187,6 @@ def test_a_new_worker_has_the_number_of_the_one_that_died(fresh: Any) -> None:
         assert number == numbers[pid]
 
 
-def test_a_worker_that_exits_is_lost(fresh: Any) -> None:
-    for code in (0, 7):
-        with pytest.raises(WorkerDied, match=f"exited with code {code} while running this task"):
-            one(fresh, leave, code)
-        assert one(fresh, len, "abc") == 3
-
-
 def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with bu.WorkerProcessPool(1) as other:
         one(other, len, "abc")  # so that the spare server is in use, and is there for later tests
@@ -240,10 +233,6 @@ def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp
         one(fresh, fork_and_die, tmp_path / "child")
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it still was there
     assert one(fresh, len, "abc") == 3
-
-
-def leave(code: int) -> None:
-    os._exit(code)
 
 
 def fork_and_die(path: Path) -> None:

@@ -25,6 +25,7 @@ from batchup_ng.work_pool.processes import fork_server, protocol
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess, refused
 from tests.extent import methods, quick
+from tests.threads import in_threads
 from tests.work_pool.processes.serialization_helpers import ran, wait_until
 
 
@@ -211,11 +212,7 @@ def test_threads_that_start_pools_at_once_get_one_server() -> None:
             at_once.wait(20)
             worker.end()
 
-    threads = [threading.Thread(target=start) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads([start] * 4)
     assert len(servers) == 4
     assert len(set(servers)) == 1
 

@@ -304,17 +304,6 @@ def test_workers_hold_more_jobs_while_these_are_quick() -> None:
     assert held() == 1 + rules.JOBS_AHEAD
 
 
-def test_a_worker_that_stands_still_holds_no_job_of_another_stream() -> None:
-    world = World(processes=2)
-    world.all_ready()
-    stuck = world.submit(stream_id=1)
-    others = [world.submit(stream_id=2) for _ in range(5)]
-    for job in others:
-        worker = world.holder(job)
-        assert worker is not world.holder(stuck)
-        assert world.finish(worker) is job
-
-
 def test_streams_take_turns() -> None:
     queue: FairQueue[str] = FairQueue()
     for i in range(3):

@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import tempfile
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, Seri
 from batchup_ng.memory.budget import BUDGET
 from batchup_ng.work_pool.processes import shared_arrays
 from tests.extent import methods
+from tests.threads import in_threads
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same, wait_until
 
 
@@ -101,11 +102,7 @@ def test_copies_come_and_go_on_many_threads(in_full: bool) -> None:
                 if not np.array_equal(both.arrived(constant)[0], arrays[i]):
                     wrong.append(i)
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads([partial(work, seed) for seed in range(4)])
         both.copies.sweep()
         assert (wrong, both.arena.taken) == ([], 0)
 

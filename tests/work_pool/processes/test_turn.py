@@ -225,34 +225,6 @@ def test_a_consumer_reads_for_those_that_sleep_and_one_of_them_goes_on(pool: Poo
     assert [consumer.error for consumer in consumers] == [None] * 3
 
 
-def test_a_signal_ends_the_wait_of_the_reader_and_leaves_the_turn_free(pool: Pool) -> None:
-    made = pool.submit()
-    consumer = pool.consume(made)
-    consumer.run()
-    assert pool.reader is consumer
-    pool.signal(consumer)
-    pool.settle()
-    assert isinstance(consumer.error, Struck)
-    assert pool.reader is pool.thread
-    again = pool.consume(made)
-    pool.arrive(made)
-    pool.settle()
-    assert again.done
-    assert again.error is None
-
-
-def test_a_close_ends_the_wait_of_the_reader_and_of_the_thread_behind_it(pool: Pool) -> None:
-    consumer = pool.consume(pool.submit())
-    consumer.run()
-    pool.settle()
-    assert pool.reader is consumer
-    assert not pool.thread.able, "it waits for the turn"
-    pool.close()
-    pool.settle()
-    assert consumer.done
-    assert consumer.error is None
-
-
 def test_a_reader_whose_time_is_up_gives_up_the_turn(pool: Pool) -> None:
     made = pool.submit()
     consumer = pool.consume(made, SHORT)

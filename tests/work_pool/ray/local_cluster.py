@@ -68,7 +68,7 @@ def started(pool: Any) -> Any:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 2, cpus: int = 6) -> Iterator[Any]:
+def cluster(nodes: int = 2, cpus: int = 7) -> Iterator[Any]:
     """Give a cluster with so many nodes beside its head, which has no CPU to give; the program is connected to it."""
     import ray
     from ray.cluster_utils import Cluster

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +17,6 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import rereading
 
-from ...extent import thorough
 from ..pool_contract import PoolContract
 from .local_cluster import ROOT, started
 
@@ -35,6 +36,29 @@ class TestFourActors(PoolContract):
     def make(self) -> Any:
         return started(bu.WorkerRayPool(actors=4))
 
+    def make_to_end(self) -> Any:
+        return started(bu.WorkerRayPool(actors=2))
+
+    @pytest.mark.thorough
+    def test_strings_have_one_hash_in_all_actors(self, pool: Any) -> None:
+        assert len(set(pool.work_stream((hash, ("a string",)) for _ in range(60)).retrieve_iter())) == 1
+        assert sum(each["tasks"] > 1 for each in pool.stats()) > 1
+
+    def test_what_each_actor_did_is_told(self, pool: Any) -> None:
+        before = sum(each["tasks"] for each in pool.stats())
+        assert len(list(pool.work_stream((abs, (k,)) for k in range(50)).retrieve_iter())) == 50
+        told = pool.stats()
+        assert sum(each["tasks"] for each in told) == before + 50
+        assert len({each["node"] for each in told}) == 2, "both nodes have actors"
+        assert {each["restarts"] for each in told} == {0}
+
+
+@pytest.fixture(scope="module")
+def lone(nodes: Any) -> Iterator[bu.WorkerRayPool]:
+    """A pool of one actor, for tests that do not end it."""
+    with bu.WorkerRayPool(actors=1, num_cpus=0.5) as made:
+        yield started(made)
+
 
 def test_a_loader_takes_the_pool(nodes: Any) -> None:
     loader = bu.Loader([np.arange(20)], batch_size=4, pool=bu.WorkerRayPool(actors=2))
@@ -42,10 +66,10 @@ def test_a_loader_takes_the_pool(nodes: Any) -> None:
         assert [batch[0].tolist() for batch in loader] == [list(range(k, k + 4)) for k in range(0, 20, 4)]
 
 
-def test_the_traceback_of_an_error_names_the_node(nodes: Any) -> None:
+def test_the_traceback_of_an_error_names_the_node(lone: Any) -> None:
     source = bu.ArrayDataSource([np.arange(20)]).map(lambda x: (1 / (x - 7).astype(object),))
-    with bu.WorkerRayPool(actors=1) as pool, pytest.raises(bu.BatchError) as caught:
-        list(pool.parallel_data_source(source).batch_iterator(4))
+    with pytest.raises(bu.BatchError) as caught:
+        list(lone.parallel_data_source(source).batch_iterator(4))
     assert "(on node 127.0.0." in caught.value.traceback
 
 
@@ -62,10 +86,9 @@ def counting(x: np.ndarray, *, count: np.ndarray) -> Any:
     return (x,)
 
 
-def test_a_map_may_write_to_small_arrays_of_its_own(nodes: Any) -> None:
+def test_a_map_may_write_to_small_arrays_of_its_own(lone: Any) -> None:
     source = bu.ArrayDataSource([np.arange(8)]).map(partial(counting, count=np.zeros(1)))
-    with bu.WorkerRayPool(actors=1) as pool:
-        assert len(list(pool.parallel_data_source(source).batch_iterator(4))) == 2
+    assert len(list(lone.parallel_data_source(source).batch_iterator(4))) == 2
 
 
 def test_resources_that_ray_sets_for_itself_have_room(nodes: Any) -> None:
@@ -74,32 +97,15 @@ def test_resources_that_ray_sets_for_itself_have_room(nodes: Any) -> None:
         assert pool.processes == 4
 
 
-@pytest.mark.parametrize("cpus", [0.5, thorough(2)])
-def test_libraries_use_one_thread_in_an_actor(nodes: Any, cpus: float) -> None:
-    with bu.WorkerRayPool(actors=1, num_cpus=cpus) as pool:
-        assert pool.work_stream(iter([(os.getenv, ("OMP_NUM_THREADS",))])).retrieve() == "1"
+def test_libraries_use_one_thread_in_an_actor(lone: Any, in_full: bool) -> None:
+    with bu.WorkerRayPool(actors=1, num_cpus=2) if in_full else contextlib.nullcontext() as other:
+        for pool in filter(None, (lone, other)):
+            assert pool.work_stream(iter([(os.getenv, ("OMP_NUM_THREADS",))])).retrieve() == "1"
 
 
-@pytest.mark.thorough
-def test_strings_have_one_hash_in_all_actors(nodes: Any) -> None:
-    with started(bu.WorkerRayPool(actors=3)) as pool:
-        assert len(set(pool.work_stream((hash, ("a string",)) for _ in range(60)).retrieve_iter())) == 1
-        assert sum(each["tasks"] > 1 for each in pool.stats()) > 1
-
-
-def test_what_each_actor_did_is_told(nodes: Any) -> None:
-    with started(bu.WorkerRayPool(actors=3)) as pool:
-        before = sum(each["tasks"] for each in pool.stats())
-        assert len(list(pool.work_stream((abs, (k,)) for k in range(50)).retrieve_iter())) == 50
-        told = pool.stats()
-    assert sum(each["tasks"] for each in told) == before + 50
-    assert len({each["node"] for each in told}) == 2, "both nodes have actors"
-    assert {each["restarts"] for each in told} == {0}
-
-
-def test_a_source_in_memory_goes_through_the_store(nodes: Any) -> None:
+def test_a_source_in_memory_goes_through_the_store(lone: Any) -> None:
     source = bu.ArrayDataSource([np.arange(1 << 20)]).map(lambda x: (x, x))
-    with bu.WorkerRayPool(actors=1) as pool, pool.parallel_data_source(source).batch_iterator(1 << 19) as iterator:
+    with lone.parallel_data_source(source).batch_iterator(1 << 19) as iterator:
         given = [x for x, _ in iterator]
         assert iterator.stats()["arrays"] == "store"
     np.testing.assert_array_equal(np.concatenate(given), np.arange(1 << 20))

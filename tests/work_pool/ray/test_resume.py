@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, wh
 
 WORLD, ROUNDS = 2, 4
 RESUMED = {
-    "ray": lambda: bu.WorkerRayPool(actors=2),
+    "ray": lambda: bu.WorkerRayPool(actors=1),
     "processes": lambda: bu.WorkerProcessPool(1),
     "no pool": contextlib.nullcontext,
 }
@@ -33,7 +33,7 @@ def epoch(pool: Any, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def ranks(**options: Any) -> Iterator[list[Any]]:
-    """Give the iterators of two ranks, each with an actor that takes all of a node."""
+    """Give the iterators of two ranks, each with an actor that takes next to all of a node."""
     with contextlib.ExitStack() as stack:
         pools = [stack.enter_context(bu.WorkerRayPool(actors=1, num_cpus=6)) for _ in range(WORLD)]
         yield [epoch(pool, shard=(rank, WORLD), **options) for rank, pool in enumerate(pools)]
