@@ -84,7 +84,7 @@ def stop(pid: int) -> bool:
     """Stop a process and wait until it stands; return whether it does."""
     if not send(pid, signal.SIGSTOP):
         return False
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if is_stopped(pid):
             return True

@@ -147,5 +147,5 @@ def test_nobody_waits_for_a_dispatcher_that_another_thread_has_just_begun(monkey
         given: list[int] = []
         thread = threading.Thread(target=lambda: given.append(next(pool.work_stream(iter([(len, ("abcd",))])))))
         thread.start()
-        thread.join(30)
+        thread.join(120)
         assert given == [4]

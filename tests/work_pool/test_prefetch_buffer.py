@@ -110,7 +110,7 @@ def test_batches_of_prefetch_stay_within_their_bytes() -> None:
             iterator = source.batch_iterator(1)
             next(iterator)
             for _ in range(1 + 8):
-                assert made.acquire(timeout=20)
+                assert made.acquire(timeout=120)
             assert not made.acquire(timeout=0.02), "more than eight are ahead"
             iterator.close()
         with pytest.raises(ValueError, match="buffer_bytes must be at least 1"):

@@ -36,7 +36,7 @@ def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
     try:
         sender.start()
         act()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             time.sleep(0.0005)
     except KeyboardInterrupt:

@@ -149,7 +149,7 @@ def in_a_fork(use: Callable[[], Any]) -> str:
         finally:
             os._exit(0)
     os.close(write)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
@@ -187,7 +187,7 @@ def fork_child_exits(kind: str) -> bool:
                 atexit._run_exitfuncs()
             finally:
                 os._exit(0)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while (done := os.waitpid(pid, os.WNOHANG)) == (0, 0):
             assert time.monotonic() < deadline or os.kill(pid, signal.SIGKILL), "the fork hangs at its end"
             time.sleep(0.005)

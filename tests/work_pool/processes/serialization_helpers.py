@@ -48,8 +48,8 @@ def ended(pid: int) -> bool:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    """Wait until a condition holds, 20 seconds at most."""
-    deadline = time.monotonic() + 20
+    """Wait until a condition holds, 120 seconds at most."""
+    deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -177,7 +177,7 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
         del iterator
         thread = threading.Thread(target=collect_in_mid_work, daemon=True)
         thread.start()
-        assert collected.wait(20)
+        assert collected.wait(120)
         thread.join()
         wait_until(lambda: producing._closed)
 

@@ -225,7 +225,7 @@ _barrier = threading.Barrier(4)
 
 def meet() -> int:
     """Wait until four tasks are here at once, and return which of them this is; an error if they never are."""
-    return _barrier.wait(20)
+    return _barrier.wait(120)
 
 
 def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:

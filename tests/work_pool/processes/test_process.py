@@ -80,7 +80,7 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         first, stopped = started(starter), started(starter)
         before = server_of(starter)
         before.kill()
-        before.wait(20)
+        before.wait(120)
         second = started(starter)
         assert server_of(starter).pid != before.pid
         assert psutil.pid_exists(first.pid)
@@ -99,7 +99,7 @@ def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -
             worker = WorkerProcess(worker_process.pid, sock, lambda timeout: None)
             worker.pid = other.pid  # as if the system had given it the number
             assert worker.end(0.0) is None
-        assert worker_process.wait(20) == -signal.SIGKILL
+        assert worker_process.wait(120) == -signal.SIGKILL
         assert other.poll() is None
     finally:
         for each in (worker_process, other):
@@ -205,11 +205,11 @@ def test_threads_that_start_pools_at_once_get_one_server() -> None:
     at_once, servers = threading.Barrier(4), []
 
     def start() -> None:
-        at_once.wait(20)
+        at_once.wait(120)
         with starting("forkserver") as starter:
             worker = started(starter)
             servers.append(server_of(starter).pid)
-            at_once.wait(20)
+            at_once.wait(120)
             worker.end()
 
     in_threads([start] * 4)
@@ -235,7 +235,7 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
             thread.start()
             wait_until(starter._server._lock.locked)  # its request is under way
             starter.interrupt()
-            thread.join(20)
+            thread.join(120)
         assert said
         assert worker.end() == EXIT_UNKNOWN
         again = started(other)
@@ -250,7 +250,7 @@ def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(act: str) -> 
         unfit = server_of(one)
         getattr(unfit, act)()
         assert worker.end() == EXIT_UNKNOWN
-        unfit.resume() if act == "suspend" else unfit.wait(20)
+        unfit.resume() if act == "suspend" else unfit.wait(120)
         with starting("forkserver") as other:
             assert other.start().end() == 0
             assert server_of(other) != unfit

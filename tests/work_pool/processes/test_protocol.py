@@ -52,7 +52,7 @@ def test_a_writer_goes_on_where_the_socket_stopped_it(n: int) -> None:
         reading.start()
         while writer.waiting:
             writer.write()
-        reading.join(30)
+        reading.join(120)
     assert len(got) == 3
     for number, (array, tag) in enumerate(got):
         assert tag == number

@@ -456,7 +456,7 @@ with bu.WorkerRayPool({nodes.address!r}, actors=3) as pool:
     process.send_signal(ends)
     process.communicate()
     assert process.returncode != 0
-    gone = time.monotonic() + 10.0
+    gone = time.monotonic() + 120
     while actors() - before:
         assert time.monotonic() < gone
         time.sleep(0.05)
@@ -477,7 +477,7 @@ with bu.WorkerRayPool("local", actors=1) as pool, bu.WorkerRayPool("local", acto
     assert any("raylet" in " ".join(each.cmdline()) for each in started)
     process.kill()
     process.communicate()
-    assert psutil.wait_procs(started, timeout=10.0)[1] == []
+    assert psutil.wait_procs(started, timeout=120)[1] == []
 
 
 def test_a_pool_that_is_forgotten_before_it_was_used_ends_the_cluster_that_it_started(tmp_path: Path) -> None:
