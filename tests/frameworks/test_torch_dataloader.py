@@ -693,17 +693,6 @@ def test_a_row_that_is_not_there(pool: AbstractWorkerPool) -> None:
         list(made)
 
 
-def test_a_sampler_that_fails(pool: AbstractWorkerPool) -> None:
-    def sampler() -> Iterator[int]:
-        yield from range(6)
-        raise Unwanted("no order", 6)
-
-    batches = iter(from_dataloader(data.DataLoader(PAIRS, 2, sampler=sampler()), pool=pool))
-    assert told([next(batches) for _ in range(3)]) == told(data.DataLoader(PAIRS, 2))[:3]
-    with pytest.raises(Unwanted, match=r"^no order 6$"):
-        next(batches)
-
-
 class Counts(torch.utils.data.Dataset[float]):
     """Writes to an array of its own, large enough to be shared with the copy on which a pool is chosen."""
 
