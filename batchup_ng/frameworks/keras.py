@@ -113,14 +113,6 @@ class Pass:
         self.due = 0  # the next number of a pass in order
         self.ahead: Any = None
 
-    @property
-    def whole(self) -> bool:
-        return len(self.asked) == self.n_batches
-
-    @property
-    def in_order(self) -> bool:
-        return self.due == self.n_batches
-
     def make_ahead(self) -> None:
         self.ahead = self._loader.batches(range(self.n_batches), self.epoch)
 
@@ -224,13 +216,13 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
     def _count(self) -> None:
         """If the epoch is at its end, go to the next. If the pass was in order, begin to make the next batches."""
         done = self._pass
-        if done is None or not done.whole:
+        if done is None or len(done.asked) < done.n_batches:
             return
         if done.ahead is not None:
             done.ahead.close()
         self._loader.set_epoch(done.epoch + 1)
         self._pass = Pass(self._loader)
-        if done.in_order:
+        if done.due == done.n_batches:
             self._pass.make_ahead()
         elif not self._warned:
             self._warned = True
