@@ -116,8 +116,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
         )
     begun: list[Iterator[Any]] = []  # the first iterator, if a look at a batch had to begin it
     if signature is None:
-        all_whole = _hands_out_all(batches) and bool(batches._progress.options["drop_last"])
-        signature = _signature(_looked_at(batches, begun), all_whole)
+        signature = _signature(_looked_at(batches, begun), _all_whole(batches))
 
     def generate() -> Iterator[Any]:
         return map(_structure, begun.pop() if begun else iter(batches))
@@ -158,7 +157,7 @@ def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
 
 
 def _signature(batches: list[Any], all_whole: bool) -> Any:
-    """Return the specs that fit all of `batches`, nested like them. If `all_whole`, they have equally many samples."""
+    """Return the specs that fit all of `batches`, nested like them."""
     if not batches:
         raise ArgumentError("there is no batch to look at; pass signature=")
     try:
@@ -181,6 +180,11 @@ def _spec(leaves: Any, all_whole: bool) -> Any:
         shape[0] = None
     dtype = arrays[0].dtype
     return tf.TensorSpec(shape, tf.string if dtype.kind in "SUO" else tf.as_dtype(dtype))
+
+
+def _all_whole(batches: Any) -> bool:
+    """Return whether all batches have the same number of samples."""
+    return _hands_out_all(batches) and bool(batches._progress.options["drop_last"])
 
 
 def _hands_out_all(batches: Any) -> bool:
