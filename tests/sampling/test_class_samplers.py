@@ -241,6 +241,17 @@ def test_another_batch_size_is_refused_with_the_right_one() -> None:
     assert len(source.batch_iterator(12, shuffle=3)) == 2
 
 
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_ranks_share_out_whole_balanced_batches(uneven: Any) -> None:
+    sampler = BalancedBatchSampler(Y, 2)  # four batches
+    for world in (2, 3):
+        for rank in range(world):
+            source = bu.ArrayDataSource([Y], sampler=sampler)
+            batches = list(source.batch_iterator(6, shuffle=1, shard=(rank, world), uneven=uneven))
+            assert len(batches) == (4 // world if uneven == "drop" else -(-4 // world))
+            assert all(batch.tolist() == [0, 0, 3, 3, 7, 7] for (batch,) in batches)
+
+
 def test_a_balanced_source_can_be_taken_and_repeated() -> None:
     source = bu.ArrayDataSource([Y], sampler=BalancedBatchSampler(Y, 2))
     assert len(list(bu.repeat(source, 2).batch_iterator(6, shuffle=1))) == 8
