@@ -396,6 +396,15 @@ def test_the_state_of_another_order_is_refused(loader: bu.Loader) -> None:
     assert len(numbers(loader)) == 50
 
 
+def test_what_pads_the_last_batch_of_a_rank_is_marked() -> None:
+    counts = np.zeros(50, int)
+    for rank in range(4):
+        with bu.Loader([X], 8, shuffle=1, shard=(rank, 4), pad_mask=True, pool="serial") as loader:
+            for x, real in loader:
+                counts[x[real]] += 1
+    assert counts.tolist() == [1] * 50
+
+
 # -- views, its pool, its end ----------------------------------------------------------------------------------
 
 
@@ -492,6 +501,15 @@ def test_tables_of_pandas_are_refused_with_the_remedy() -> None:
     for data in (pandas.DataFrame({"x": X}), pandas.Series(X)):
         with pytest.raises(ArgumentTypeError, match="to_numpy"):
             bu.Loader(data, 8)
+
+
+def test_maps_may_use_loaders_of_their_own() -> None:
+    def inner(x: np.ndarray) -> tuple[np.ndarray]:
+        with bu.Loader([x], 4) as others:
+            return (np.concatenate([y for (y,) in others]),)
+
+    with bu.Loader(bu.ArrayDataSource([X]).map(inner), 8) as loader:
+        assert numbers(loader) == X.tolist()
 
 
 def test_a_loader_is_true_however_long_it_is() -> None:
