@@ -2,9 +2,11 @@
 
 Each error is also an instance of a built-in exception, as in BatchUp. An exception of a ``work_stream`` task arrives
 unchanged; if it comes from another process, its cause is a :class:`RemoteTraceback`. An exception in the making of a
-batch arrives as a :class:`BatchError` that is also an instance of its own type. The class derives from both. The
-constructor of the built-in base builds the instance, because a user's class may require any arguments. If no such class
-can be made, the error is a plain :class:`BatchError`.
+batch arrives as a :class:`BatchError` that is also an instance of its own type: BatchUp's programs catch their own
+exceptions, ``except ZeroDivisionError``, and ours catch :class:`BatchError`. Only a class that derives from both is
+caught by both, and the user's class is not known before, so :func:`_class_for`, and nothing else, makes it at run time.
+The constructor of the built-in base builds the instance, because a user's class may require any arguments. If no such
+class can be made, the error is a plain :class:`BatchError`.
 """
 
 from __future__ import annotations

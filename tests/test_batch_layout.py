@@ -222,29 +222,6 @@ def test_data_of_a_foreign_byte_order_is_handed_out_native(pools: list[AbstractW
             assert x.dtype.isnative
 
 
-def test_constants_are_copied_for_each_batch(pools: list[AbstractWorkerPool]) -> None:
-    constant = np.arange(8.0)
-    source = bu.ArrayDataSource([np.arange(24)]).map(lambda x: (x, constant))
-    for over in (source, bu.SerialPool().parallel_data_source(source), pools[0].parallel_data_source(source)):
-        for _, held in over.batch_iterator(8):
-            held += 1
-    assert constant.tolist() == list(range(8))
-
-
-def test_a_map_may_return_one_array_again_and_again() -> None:
-    memory = np.empty((8, 3))
-
-    def reusing(x: np.ndarray) -> Any:
-        memory[: len(x)] = x[:, None]
-        return (memory[: len(x)],)
-
-    source = bu.ArrayDataSource([np.arange(40)]).map(reusing)
-    with bu.WorkerThreadPool(1) as pool, bu.SerialPool() as serial:
-        for over in (source, serial.parallel_data_source(source), pool.parallel_data_source(source)):
-            held = [x for (x,) in over.batch_iterator(8)]
-            assert np.concatenate(held)[:, 0].tolist() == list(range(40))
-
-
 def test_nothing_imports_torch_where_there_are_no_tensors() -> None:
     source = bu.ArrayDataSource([np.arange(8)]).map(lambda x: (x, "torch" in sys.modules))
     with bu.WorkerProcessPool(1) as pool:  # of its own, for those of the other tests may have been sent tensors

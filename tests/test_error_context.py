@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from batchup_ng import BatchError, SampleReadError, WorkerDied
-from batchup_ng.error_context import described, function_name, map_of, note_map, text_of, without_frames
+from batchup_ng.error_context import described, function_name, map_of, note_map, without_frames
 from batchup_ng.errors import RemoteTraceback
 
 
@@ -136,14 +136,6 @@ def test_it_can_be_pickled_and_copied(error: Exception, text: str) -> None:
         assert isinstance(one, BatchError)
         assert str(one) == str(made)
         assert (one.row, one.traceback, one.epoch) == (3, made.traceback, 1)
-
-
-def test_types_that_pickle_keep_their_type_on_the_way() -> None:
-    for error in (KeyError("x"), FileNotFoundError(2, "gone", "f"), Slotted(4), SampleReadError("no", "f.png")):
-        one = pickle.loads(pickle.dumps(told(error)))
-        assert type(one) is type(told(error))
-        assert one.args == error.args
-    assert pickle.loads(pickle.dumps(told(FileNotFoundError(2, "gone", "f")))).filename == "f"
 
 
 def test_what_cannot_travel_stays_behind() -> None:
@@ -269,10 +261,6 @@ def test_a_map_is_called_what_people_call_it() -> None:
         "len": len,
     }
     assert [function_name(made) for made in names.values()] == list(names)
-
-
-def test_an_exception_without_words_is_told_by_its_type() -> None:
-    assert text_of(ValueError()) == "ValueError"
 
 
 def test_frames_are_let_go() -> None:

@@ -76,7 +76,8 @@ def test_a_batch_error_travels_and_so_does_its_class(original: Exception, how: A
     error = errors.batch_error(original, "a text (row 3)", row=3, batch=1)
     there = how(error)
     assert isinstance(there, type(original))
-    assert (str(there), there.row, there.batch) == ("a text (row 3)", 3, 1)
+    assert (str(there), there.row, there.batch, there.args) == ("a text (row 3)", 3, 1, original.args)
+    assert getattr(there, "filename", None) == getattr(original, "filename", None)
     assert how(type(error)) is type(error)
 
 

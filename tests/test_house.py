@@ -131,6 +131,11 @@ def test_no_attributes_are_searched_for_sources() -> None:
     assert searched == ["progress.py"]  # which makes a state to pickle
 
 
+def test_no_module_reads_variables_of_other_libraries() -> None:
+    readers = [path.name for path in MODULES if "f_locals" in path.read_text()]
+    assert readers == ["error_context.py"]  # which looks for the arguments of a signal handler
+
+
 def test_no_file_is_longer_than_the_house_allows() -> None:
     assert [path.name for path in MODULES if len(path.read_text().splitlines()) > 500] == []
 

@@ -39,18 +39,6 @@ def test_an_exception_of_the_step_itself_stays() -> None:
         raise ValueError("its own")
 
 
-def test_a_handler_of_the_users_is_called_with_what_came() -> None:
-    called = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: called.append(number))
-    try:
-        with InterruptsHeld():
-            os.kill(os.getpid(), signal.SIGINT)
-            assert called == []
-        assert called == [signal.SIGINT]
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_other_signals_whose_handlers_may_raise_wait_too() -> None:
     called: list[int] = []
     numbers = [signal.SIGTERM, signal.SIGUSR1]

@@ -282,22 +282,6 @@ def test_samples_side_by_side_are_collated_as_the_data_sets_gave_them() -> None:
         ]
 
 
-def test_a_collate_function_gets_what_a_map_of_samples_returned(made: dict[str, Any]) -> None:
-    import torch
-
-    def tokens(i: np.int64) -> Any:
-        return {"input": torch.arange(int(i)), "label": i}
-
-    def padded(samples: list[Any]) -> Any:
-        assert all(type(sample) is dict for sample in samples)
-        parts = [sample["input"] for sample in samples]
-        return {"input": torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), "n": [len(part) for part in parts]}
-
-    source = bu.ArrayDataSource([np.arange(1, 21)]).map_samples(tokens).collate(padded)
-    for batch in same(source, made):
-        assert batch["input"].shape == (len(batch["n"]), max(batch["n"]))
-
-
 def test_the_collators_of_hugging_face(made: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")

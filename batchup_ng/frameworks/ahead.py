@@ -203,7 +203,9 @@ class AheadIterator(IteratorView):
         return item
 
     def _thread_can_help(self, number: int) -> bool:
-        return self._work.span[1] > number or _is_ahead(self._iterator)
+        """Return whether the thread has begun batch `number`, or batches of the iterator wait for the consumer."""
+        buffered = getattr(self._iterator, "buffered", None)
+        return self._work.span[1] > number or (buffered is not None and buffered() > 0)
 
     def _let_thread_fill(self, number: int) -> None:
         """Have the thread make `depth` batches from batch `number` on."""
@@ -374,12 +376,6 @@ def _end_threads() -> None:
         end()
     for thread, _ in threads:
         thread.join(JOIN_SECONDS)
-
-
-def _is_ahead(iterator: Any) -> bool:
-    """Return whether an iterator has batches that wait for the consumer."""
-    buffered = getattr(iterator, "buffered", None)
-    return buffered is not None and buffered() > 0
 
 
 def _length(iterator: Any) -> int | None:

@@ -4,19 +4,19 @@
 numbers unless it gets ``shuffle=False``. To build a model, Keras asks for one or two batches before an epoch. A
 ``PyDataset`` may let threads of Keras ask. Such threads make batches ahead while Keras builds a model, and hand these
 out again in the first epoch, in place of others (seen with Keras 3.15, backends torch and jax). So this data set allows
-no such threads: the loader's pool makes the batches ahead, in the order of Keras' requests.
+no such threads: the loader's pool makes the batches ahead, if Keras asks for them in order.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
+from ..warn import warn_consumer
 
 try:
     import keras
@@ -39,8 +39,8 @@ def to_keras(loader: Loader) -> Any:
     """Return a ``keras.utils.PyDataset`` of the batches of a loader, for ``fit``, ``evaluate`` and ``predict``.
 
     Each pass of Keras over it is the next epoch of the loader, with its own order if the loader has ``shuffle=``. Item
-    i is always batch i of the epoch, ``loader.batch(i)``. ``fit`` shuffles these numbers; pass it ``shuffle=False`` for
-    the loader's own order.
+    i is always batch i of the epoch, ``loader.batch(i)``. Pass ``shuffle=False`` to ``fit``: otherwise Keras asks for
+    the batches in an order that it does not publish, so no batch is made ahead, and a warning says so.
 
     The loader counts the epochs: to resume a training, save ``loader.state_dict()`` between two epochs. If Keras does
     not finish an epoch, for example while it builds a model, that epoch begins again.
@@ -58,7 +58,7 @@ def to_keras(loader: Loader) -> Any:
     >>> network = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     >>> network.compile("sgd", "mse")
     >>> with bu.Loader((x, 2 * x), 2, shuffle=1) as loader:
-    ...     history = network.fit(to_keras(loader), epochs=3, verbose=0)
+    ...     history = network.fit(to_keras(loader), epochs=3, shuffle=False, verbose=0)
     ...     print(loader.epoch)
     3
     """
@@ -103,28 +103,37 @@ def _check(loader: Any) -> None:
 
 
 class Pass:
-    """One pass through the batches of an epoch, which the loader makes ahead."""
+    """One pass through the batches of an epoch. The loader makes them ahead if Keras asks for them in order."""
 
-    def __init__(self, loader: Loader, order: Sequence[int]) -> None:
-        self.order = order  # Keras' own object
-        self.numbers = list(order)
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
         self.epoch = loader.epoch
-        self.ahead = loader.batches(self.numbers, self.epoch)
-        self.asked = 0  # number of batches asked for
+        self.n_batches = loader.batches_per_epoch
+        self.asked: set[int] = set()  # the numbers of the batches handed out
+        self.due = 0  # the next number of a pass in order
+        self.ahead: Any = None
 
-    def is_next(self, index: int) -> bool:
-        return self.numbers[self.asked : self.asked + 1] == [index]
+    def make_ahead(self) -> None:
+        self.ahead = self._loader.batches(range(self.n_batches), self.epoch)
 
-    @property
-    def whole(self) -> bool:
-        return self.asked == len(self.numbers)
+    def batch(self, index: int) -> Any:
+        """Return batch `index` if it is made ahead, or None."""
+        if index != self.due or (self.ahead is None and self.asked):
+            return None
+        if self.ahead is None:
+            self.make_ahead()
+        batch = next(self.ahead)
+        self.due += 1
+        return batch
 
 
 class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
     """The batches of a loader by number.
 
     Keras goes through the numbers from one generator, on the consumer's thread or, with TensorFlow, on a thread of
-    ``tf.data``. There, an abandoned generator may ask once more while the next one asks.
+    ``tf.data``. There, an abandoned generator may ask once more while the next one asks. Keras does not publish the
+    order. A pass begins with the first number that Keras asks for after it read ``num_batches``, unless that number
+    continues the pass under way.
     """
 
     workers = property(lambda self: 0)
@@ -135,9 +144,17 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         self._loader = loader
         self._lock = threading.Lock()
         self._pass: Pass | None = None  # under way; or the next one, not yet begun
+        self._may_begin = False
+        self._warned = False
 
     def __len__(self) -> int:
         return self._loader.batches_per_epoch
+
+    @property
+    def num_batches(self) -> int:
+        """The number of batches of an epoch, which Keras reads before each pass."""
+        self._may_begin = True
+        return len(self)
 
     def __iter__(self) -> Any:
         return iter(self._loader)  # code that adapts a layer to the data iterates, for example
@@ -149,14 +166,22 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
             ArgumentError: several processes train, and Keras or nobody shards the batches.
         """
         self._check_ranks()
-        order = _order_of_keras()
-        if order is not None:
-            with self._lock:
-                if index == order[0] and (self._pass is None or self._pass.order is not order):
-                    self._begin(order)
-                if self._pass is not None and self._pass.order is order and self._pass.is_next(index):
-                    return self._next(self._pass)
-        return self._loader.batch(index)
+        with self._lock:
+            if self._may_begin and (self._pass is None or index == 0 or index != self._pass.due):
+                self._begin(index)
+            under_way = self._pass
+            if under_way is not None and under_way.epoch != self._loader.epoch:  # set by the user
+                under_way = self._pass = None
+            try:
+                batch = None if under_way is None else under_way.batch(index)
+            except BaseException:
+                self._pass = None
+                raise
+        if batch is None:
+            batch = self._loader.batch(index)
+        if under_way is not None:
+            under_way.asked.add(index)
+        return batch
 
     def _check_ranks(self) -> None:
         """Refuse ``auto_shard_dataset``: with it, Keras asks for every n-th batch only, and finishes no epoch."""
@@ -180,38 +205,29 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         with self._lock:
             self._count()
 
-    def _begin(self, order: Sequence[int]) -> None:
+    def _begin(self, index: int) -> None:
+        """Begin a pass with batch `index`: the pass made ahead, if it fits."""
+        self._may_begin = False
         self._count()
-        made, self._pass = self._pass, None
-        if made is None or made.asked or made.numbers != list(order) or made.epoch != self._loader.epoch:
-            made = Pass(self._loader, order)
-        made.order = order
-        self._pass = made
-
-    def _next(self, under_way: Pass) -> Any:
-        try:
-            batch = next(under_way.ahead)
-        except BaseException:
-            self._pass = None
-            raise
-        under_way.asked += 1
-        return batch
+        made = self._pass
+        if made is None or made.asked or made.epoch != self._loader.epoch or index != 0:
+            self._pass = Pass(self._loader)
 
     def _count(self) -> None:
-        """If the epoch is at its end, go to the next. If its order is known, begin to make its batches."""
+        """If the epoch is at its end, go to the next. If the pass was in order, begin to make the next batches."""
         done = self._pass
-        if done is not None and done.whole:
+        if done is None or len(done.asked) < done.n_batches:
+            return
+        if done.ahead is not None:
             done.ahead.close()
-            self._loader.set_epoch(done.epoch + 1)
-            in_order = range(len(done.numbers))
-            self._pass = Pass(self._loader, in_order) if done.numbers == list(in_order) else None
-
-
-def _order_of_keras() -> Sequence[int] | None:
-    """Return the batch numbers, in order, of the generator of Keras that calls; None for any other caller.
-
-    Keras does not publish the order of ``fit``. So this function reads it from a variable of the generator, which holds
-    a new object for each pass. Without the order, each batch would be made on request.
-    """
-    frame = sys._getframe(2)
-    return frame.f_locals.get("indices") if frame.f_code.co_name == "_finite_generator" else None
+        self._loader.set_epoch(done.epoch + 1)
+        self._pass = Pass(self._loader)
+        if done.due == done.n_batches:
+            self._pass.make_ahead()
+        elif not self._warned:
+            self._warned = True
+            warn_consumer(
+                "Keras shuffled the numbers of the batches and does not publish their order, so the loader made each "
+                "batch only when Keras asked for it; pass shuffle=False to fit, and shuffle=<seed> to the loader",
+                UserWarning,
+            )

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import functools
-import pickle
-import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
-import torch
 
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
-from ..randomness.numpy_rng import globals_kept
+from ..randomness.numpy_rng import globals_kept, globals_state
 from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, Choice, copy_to_try, timed
 from ..work_pool.processes.serialization import dumps, load_result
 from .torch_fetch import Fetch
@@ -94,15 +89,10 @@ def _trial(fetch: Fetch, lists: Sequence[Any], key: BatchKey) -> Trial:
     with unless_of_signal_handler():  # the error is raised when its batch is due
         for number, indices in enumerate(lists):
             with globals_kept(key._replace(batch=number)):
-                before = _states()
+                before = globals_state()
                 took = timed(functools.partial(make, indices))
-                drew = drew or _states() != before
+                drew = drew or globals_state() != before
             seconds.append(took.seconds - took.queued)
             if sum(seconds[1:]) > TRY_SECONDS or seconds[0] > SLOW:
                 break
     return Trial(batches, seconds, drew)
-
-
-def _states() -> bytes:
-    """Return the states of the global generators."""
-    return pickle.dumps((random.getstate(), np.random.get_state(), torch.default_generator.get_state().numpy()))

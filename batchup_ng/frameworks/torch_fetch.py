@@ -22,7 +22,7 @@ from ..error_context import raise_if_of_signal_handler
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, seed_globals
-from ..tensors import bytes_of, is_dense, is_tensor
+from ..tensors import is_tensor
 from ..work_pool.processes.shared_constants import WORKER_CONSTANTS
 
 MAX_NAMED_INDICES = 8
@@ -171,7 +171,7 @@ def received(batch: Any) -> Any:
 class Columns(NamedTuple):
     """A ``TensorDataset`` whose batches are rows of its tensors, and each ``Subset`` around it, the outermost first."""
 
-    columns: list[Column]
+    columns: list[np.ndarray]
     subsets: list[Sequence[int]]
 
     def rows(self, indices: Any, buffers: Buffers) -> list[torch.Tensor] | None:
@@ -185,35 +185,19 @@ class Columns(NamedTuple):
             return None
         if rows.ndim != 1 or rows.dtype.kind != "i" or rows.size == 0:
             return None
-        if rows.min() < 0 or rows.max() >= len(self.columns[0].rows):
+        if rows.min() < 0 or rows.max() >= len(self.columns[0]):
             return None
-        return [column.taken(rows, buffers) for column in self.columns]
+        return [_taken(column, rows, buffers) for column in self.columns]
 
 
-class Column(NamedTuple):
-    """A tensor as an array. If NumPy lacks its dtype, `dtype` has it, and `rows` its bytes: ``(n, bytes of a row)``."""
+def _taken(column: np.ndarray, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
+    """Return some rows of a column as a tensor, in memory from `buffers`.
 
-    rows: np.ndarray
-    dtype: torch.dtype | None
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Column:
-        shape = tuple(tensor.shape[1:])
-        try:
-            return cls(tensor.numpy(), None, shape)
-        except TypeError:
-            return cls(bytes_of(tensor).reshape(len(tensor), -1), tensor.dtype, shape)
-
-    def taken(self, rows: np.ndarray, buffers: Buffers) -> torch.Tensor:
-        """Return the tensor of some rows, in memory from `buffers`.
-
-        NumPy does it: PyTorch would share the work out to threads, and wake these for each batch.
-        """
-        out = buffers.empty((len(rows), *self.rows.shape[1:]), self.rows.dtype)
-        self.rows.take(rows, 0, out, "clip")  # other modes make an extra copy
-        tensor = torch.from_numpy(out)
-        return tensor if self.dtype is None else tensor.view(self.dtype).view(len(rows), *self.shape)
+    NumPy does it: PyTorch would share the work out to threads, and wake these for each batch.
+    """
+    out = buffers.empty((len(rows), *column.shape[1:]), column.dtype)
+    column.take(rows, 0, out, "clip")  # other modes make an extra copy
+    return torch.from_numpy(out)
 
 
 def _columns_of(dataset: Any, collate: Any) -> Columns | None:
@@ -227,6 +211,9 @@ def _columns_of(dataset: Any, collate: Any) -> Columns | None:
     if type(dataset) is not TensorDataset:
         return None
     tensors: Any = dataset.tensors
-    if not all(is_tensor(each) and is_dense(each) and each.is_contiguous() and each.numel() for each in tensors):
+    if not all(is_tensor(each) and each.is_contiguous() and each.numel() for each in tensors):
         return None
-    return Columns([Column.of(each) for each in tensors], subsets)
+    try:
+        return Columns([each.numpy() for each in tensors], subsets)
+    except (RuntimeError, TypeError):  # a dtype that NumPy lacks, or a lazily conjugated tensor
+        return None

@@ -27,6 +27,21 @@ class _RearrangedNode(RowsNode):
         return self.read(rows, BatchKey(), FRESH)
 
 
+class _JoinedNode(_RearrangedNode):
+    """A node that takes its rows from several nodes, `sources`."""
+
+    sources: list[Node]
+
+    def children(self) -> tuple[Node, ...]:
+        return tuple(self.sources)
+
+    def described(self) -> list[Any]:
+        return [*super().described(), *[source.fingerprint() for source in self.sources]]
+
+    def natural_blocks(self) -> tuple[int, int] | None:
+        return joint_blocks(source.natural_blocks() for source in self.sources)
+
+
 class SubsetNode(_RearrangedNode):
     """Some samples of another source, or all if `rows` is None."""
 
@@ -67,7 +82,7 @@ class SubsetNode(_RearrangedNode):
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
 
 
-class ConcatNode(_RearrangedNode):
+class ConcatNode(_JoinedNode):
     """The samples of several sources, one source after the other."""
 
     name = "ConcatDataSource"
@@ -78,12 +93,6 @@ class ConcatNode(_RearrangedNode):
         self._bounds = np.cumsum([0, *lengths])
         n = int(self._bounds[-1])
         super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
-
-    def children(self) -> tuple[Node, ...]:
-        return tuple(self.sources)
-
-    def described(self) -> list[Any]:
-        return [*super().described(), *[source.fingerprint() for source in self.sources]]
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)
@@ -106,9 +115,6 @@ class ConcatNode(_RearrangedNode):
                 samples[place] = sample
         return samples
 
-    def natural_blocks(self) -> tuple[int, int] | None:
-        return joint_blocks(source.natural_blocks() for source in self.sources)
-
     def _parts(self, rows: Any) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the numbers of the sources of `rows`, and for each source the places of its rows."""
         owners = np.searchsorted(self._bounds, rows, side="right") - 1
@@ -121,7 +127,7 @@ class ConcatNode(_RearrangedNode):
         return source.sample_name(source.rows_at(rows - self._bounds[owner]))
 
 
-class ZipNode(_RearrangedNode):
+class ZipNode(_JoinedNode):
     """Sources of equal length, joined row by row."""
 
     name = "ZipDataSource"
@@ -136,12 +142,6 @@ class ZipNode(_RearrangedNode):
             )
         super().__init__(StandardSampler(lengths[0]))
 
-    def children(self) -> tuple[Node, ...]:
-        return tuple(self.sources)
-
-    def described(self) -> list[Any]:
-        return [*super().described(), *[source.fingerprint() for source in self.sources]]
-
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]
         return join(parts, self.flatten)
@@ -150,9 +150,6 @@ class ZipNode(_RearrangedNode):
         each = enumerate(self.sources)
         parts = [one.read_samples(one.rows_at(rows), key.child(i), buffers) for i, one in each]
         return join_samples(parts, self.flatten)
-
-    def natural_blocks(self) -> tuple[int, int] | None:
-        return joint_blocks(source.natural_blocks() for source in self.sources)
 
     def sample_name(self, rows: Any) -> str | None:
         return joined_names(source.sample_name(source.rows_at(rows)) for source in self.sources)

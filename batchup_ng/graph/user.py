@@ -44,12 +44,8 @@ class BatchupSource(Protocol):
     def fingerprint(self) -> list[Any]: ...
 
 
-class UserNode(Node):
-    """A node over a source that the user wrote with BatchUp's methods.
-
-    Args:
-        source: The user's source.
-    """
+class UserSourceNode(Node):
+    """The base of the two nodes over a `source` that the user wrote."""
 
     def __init__(self, source: BatchupSource) -> None:
         self.source = source
@@ -61,6 +57,13 @@ class UserNode(Node):
 
     def children(self) -> tuple[Node, ...]:
         return nodes_in(self.source)
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return of_its_own(self.source.samples_by_indices_nomapping(read_only(rows)))
+
+
+class UserNode(UserSourceNode):
+    """A node over a source that the user wrote with BatchUp's methods."""
 
     def own_traits(self) -> Traits:
         return Traits(runs_user_code=True, uses_shuffle=True)
@@ -81,9 +84,6 @@ class UserNode(Node):
         rng = key and key.random_state("listed")
         return listed_plan(self.source.batch_indices_iterator, batch_size, rng, drop_last, said)
 
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return of_its_own(self.source.samples_by_indices_nomapping(read_only(rows)))
-
     def samples_by_indices(self, indices: Any) -> Any:
         return self.source.samples_by_indices(indices)
 
@@ -96,7 +96,7 @@ class UserNode(Node):
         return [samples_in_words(self), *arguments(self.source)]
 
 
-class UserRowsNode(RowsNode):
+class UserRowsNode(UserSourceNode, RowsNode):
     """A node over a source that the user wrote with numbered rows and a sampler.
 
     Args:
@@ -106,26 +106,15 @@ class UserRowsNode(RowsNode):
     """
 
     def __init__(self, source: BatchupSource, sampler: AbstractSampler, own: UserMethods) -> None:
-        self.source = source
-        self.name = type(source).__name__
+        super().__init__(source)
         self.sampler = sampler
         self.own = own
-
-    @property
-    def notes(self) -> Notes:
-        return notes_of(self.source)
-
-    def children(self) -> tuple[Node, ...]:
-        return nodes_in(self.source)
 
     def own_traits(self) -> Traits:
         return Traits(runs_user_code=True, uses_shuffle=True, orders_rows=True)
 
     def by_rows(self, rows: Any) -> Any:
         return self.source.samples_by_indices_nomapping(rows)
-
-    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return of_its_own(self.source.samples_by_indices_nomapping(read_only(rows)))
 
     def _facts(self) -> list[str]:
         own = super()._facts()

@@ -1,7 +1,7 @@
 """The page about a folder or a table of images.
 
-Each line of `PATH_KINDS` is a kind of path. The page reads the headers of some files, spread evenly over all files.
-With ``--decode`` it decodes all files, as a training would.
+The page reads the headers of some files, spread evenly over all files. With ``--decode`` it decodes all files, as a
+training would.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ DECODED_PIXELS = 8
 """Pixels per side of decoded images. ``resize="bilinear"`` decodes the whole image, then makes it small."""
 
 BATCH_SIZE = 16
+
+ONLY_HEADERS = "(--decode finds files that break off behind them)"
 
 SKIP_ALL = ErrorPolicy("skip", max_rate=1.0)
 """The policy for files that cannot be decoded: list each, even if the first hundreds are broken."""
@@ -77,35 +79,19 @@ def source_at(
     """
     if not os.path.exists(path):
         raise ArgumentError(f"{path!r} does not exist; pass a folder or a file that does")
-    for is_kind, opened in PATH_KINDS:
-        if is_kind(path):
-            return opened(path, size, image, label, separator)
-    raise ArgumentError(
-        f"{path!r} must be a folder or a CSV file (.csv, .tsv), or end as the files that from_file reads; rename it if "
-        f"it is one"
-    )
-
-
-def _folder(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
-    return from_folder(path, size)
-
-
-def _csv(path: str, size: int | None, image: str, label: str | None, separator: str | None) -> FilesDataSource:
+    if os.path.isdir(path):
+        return from_folder(path, size)
+    if not path.lower().endswith((".csv", ".tsv")):
+        raise ArgumentError(
+            f"{path!r} must be a folder or a CSV file (.csv, .tsv), or end as the files that from_file reads; rename "
+            f"it if it is one"
+        )
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
     source = from_csv(path, image, label, size, separator=separator, missing="skip", delimiter=delimiter)
     if label is None:
         columns = ", ".join(map(printable, next(csv_rows(path, delimiter))))
         source.report = dataclasses.replace(source.report, hint=f"columns: {columns} (--label COLUMN)")
     return source
-
-
-ONLY_HEADERS = "(--decode finds files that break off behind them)"
-
-PATH_KINDS: tuple[tuple[Callable[[str], bool], Callable[..., FilesDataSource]], ...] = (
-    (os.path.isdir, _folder),
-    (lambda path: path.lower().endswith((".csv", ".tsv")), _csv),
-)
-"""Each kind of path: its test, and the function that makes a source. The first kind that fits is taken."""
 
 
 def _headers(source: FilesDataSource, sample: int) -> tuple[str, int]:

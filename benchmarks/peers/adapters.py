@@ -30,13 +30,13 @@ def to_jax(loader: Any) -> Any:
 
 
 class FedByKeras:
-    """The batches that Keras's ``fit`` gets on the backend jax, by Keras's own adapter, with shuffled numbers."""
+    """The batches that Keras's ``fit`` gets on the backend jax, by Keras's own adapter, in the loader's order."""
 
     def __init__(self, loader: Any) -> None:
         os.environ["KERAS_BACKEND"] = "jax"
         from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-        self.adapter = PyDatasetAdapter(to("keras", loader), shuffle=True)
+        self.adapter = PyDatasetAdapter(to("keras", loader), shuffle=False)
 
     def __iter__(self) -> Iterator[Batch]:
         self.adapter.on_epoch_begin()

@@ -77,13 +77,3 @@ def flip_batch(batch_x: Array, batch_y: Array) -> tuple[Array, Array]:
     flags = np.random.binomial(1, 0.5, size=(len(batch_x),)).astype(bool)
     batch_x[flags, ...] = batch_x[flags, :, :, ::-1]
     return batch_x, batch_y
-
-
-def power_sum(base: Array, exponent: int) -> float:
-    """A task for a work stream."""
-    return float((base**exponent).sum())
-
-
-def raise_value_error(*batch: Any) -> Any:
-    """A map that always fails."""
-    raise ValueError("this batch is not good")

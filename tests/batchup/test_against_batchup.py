@@ -70,16 +70,6 @@ def check_shuffled(ours: Library, old: Library, spec: Any, batch_size: int, seed
             assert_same_state(ours_rng, old_rng)
 
 
-@given(spec=arrays(), batch_size=batch_sizes)
-def test_array_sources_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
-    check_in_order(ours, old, spec, batch_size)
-
-
-@given(spec=arrays(), batch_size=batch_sizes, seed=seeds)
-def test_array_sources_shuffled(ours: Library, old: Library, spec: Any, batch_size: int, seed: int) -> None:
-    check_shuffled(ours, old, spec, batch_size, seed)
-
-
 @given(spec=like_trees, batch_size=batch_sizes)
 def test_nested_maps_and_composites_in_order(ours: Library, old: Library, spec: Any, batch_size: int) -> None:
     check_in_order(ours, old, spec, batch_size)

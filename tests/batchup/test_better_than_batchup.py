@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchup_ng import data_source, sampling, work_pool
+from batchup_ng import data_source, work_pool
 
-from .comparing import Library, assert_same_stream, leaf_lengths, take, warnings_are_errors
+from .comparing import Library, assert_same_stream, leaf_lengths, take
 from .sources import mixed_trees
 
 
@@ -82,67 +82,3 @@ def test_the_length_of_an_iterator_is_known_or_refused(ours: Library, spec: Any,
         else:
             length = len(batches)
             assert len(list(batches)) == length
-
-
-BAD_WEIGHTS = {
-    "nan": [1.0, np.nan, 2.0],
-    "infinite": [1.0, np.inf, 2.0],
-    "negative": [1.0, -1.0, 2.0],
-    "all zero": [0.0, 0.0, 0.0],
-    "none": [],
-}
-
-
-@pytest.mark.parametrize("weights", BAD_WEIGHTS.values(), ids=BAD_WEIGHTS)
-def test_weights_that_are_no_weights_are_refused_when_given(weights: list[float]) -> None:
-    # BatchUp takes most of them, and fails inside NumPy at the first batch, or warns and goes on.
-    with warnings_are_errors():
-        with pytest.raises(ValueError, match="weights"):
-            sampling.WeightedSampler(np.array(weights))
-        with pytest.raises(ValueError, match="weights"):
-            sampling.WeightedSubsetSampler(np.array(weights), np.arange(len(weights)))
-
-
-def test_a_sample_of_weight_zero_is_never_drawn() -> None:
-    sampler = sampling.WeightedSampler(np.array([0.0, 1.0, 0.0, 2.0, 0.0]))
-    for rows in itertools.islice(sampler.shuffled_indices_batch_iterator(100, np.random.RandomState(1)), 20):
-        assert set(rows.tolist()) == {1, 3}
-
-
-def test_classes_without_samples_weigh_nothing_and_warn_of_nothing() -> None:
-    # BatchUp divides by the count of each class, 0 for one that is absent, and NumPy warns.
-    y = np.array([0, 0, 0, 4, 2, 2])
-    with warnings_are_errors():
-        weights = sampling.WeightedSampler.class_balancing_sample_weights(y)
-        sampler = sampling.WeightedSampler.class_balancing_sampler(y)
-        subset = sampling.WeightedSubsetSampler.class_balancing_sampler(y, np.array([0, 3, 4]))
-    np.testing.assert_allclose([weights[y == kind].sum() for kind in (0, 2, 4)], 1 / 3)
-    for made in (sampler, subset):
-        rows = next(iter(made.shuffled_indices_batch_iterator(3000, np.random.RandomState(1))))
-        shares = np.bincount(y[rows], minlength=5) / 3000
-        np.testing.assert_allclose(shares, [1 / 3, 0, 1 / 3, 0, 1 / 3], atol=0.04)
-
-
-def test_more_classes_than_were_seen_may_be_named() -> None:
-    y = np.array([0, 0, 0, 2])
-    with warnings_are_errors():
-        weights = sampling.WeightedSampler.class_balancing_sample_weights(y, n_classes=10)
-    np.testing.assert_allclose(weights / weights.sum(), [1 / 6, 1 / 6, 1 / 6, 1 / 2])
-
-
-def test_misspelt_options_are_refused() -> None:
-    # BatchUp's sources swallow every option that they do not know.
-    ds = data_source.ArrayDataSource([np.arange(10)])
-    with pytest.raises(TypeError, match="shufle"):
-        ds.batch_iterator(5, shufle=True)
-
-
-def test_a_task_may_be_a_function_alone_or_have_named_arguments(pool: work_pool.AbstractWorkerPool) -> None:
-    # BatchUp's guide promises these, and its `work_stream` fails on them.
-    tasks: list[tuple[Any, ...]] = [
-        (dict,),
-        (max, ([1, 5, 2],)),
-        (dict, (), {"a": 1}),
-        (sorted, ([1, 3],), {"reverse": True}),
-    ]
-    assert list(pool.work_stream(iter(tasks)).retrieve_iter()) == [{}, 5, {"a": 1}, [3, 1]]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from batchup_ng import data_source
-from batchup_ng.image.utils import ImageArrayUInt8ToFloat32
 
 from .guide_program import Array
 
@@ -23,32 +22,6 @@ def test_x() -> Array:
 def count_large(batch_x: Array, batch_y: Array) -> tuple[float, int]:
     """Two sums over the batch: of the rows, and how many have class 1."""
     return float(batch_x.sum()), int((batch_y == 1).sum())
-
-
-def test_predictions_come_in_one_line(test_x: Array) -> None:
-    test_ds = data_source.ArrayDataSource([test_x])
-    (pred_y,) = test_ds.batch_map_concat(lambda x: x.argmax(axis=1), batch_size=64)
-    np.testing.assert_array_equal(pred_y, test_x.argmax(axis=1))
-
-
-def test_predictions_may_be_several_arrays(test_x: Array) -> None:
-    test_ds = data_source.ArrayDataSource([test_x])
-    lowest, highest = test_ds.batch_map_concat(lambda x: (x.min(axis=1), x.max(axis=1)), batch_size=64)
-    np.testing.assert_array_equal(lowest, test_x.min(axis=1))
-    np.testing.assert_array_equal(highest, test_x.max(axis=1))
-
-
-def test_a_progress_function_is_told_the_number_of_batches(test_x: Array) -> None:
-    calls: list[dict[str, Any]] = []
-
-    def progress(iterator: Iterable[Any], **options: Any) -> Iterator[Any]:
-        calls.append(options)
-        yield from iterator
-
-    test_ds = data_source.ArrayDataSource([test_x])
-    (pred_y,) = test_ds.batch_map_concat(lambda x: x[:, 0], batch_size=64, progress_iter_func=progress)
-    assert len(pred_y) == 300
-    assert calls == [{"total": 5, "leave": False}]
 
 
 def test_tqdm_is_a_progress_function(test_x: Array, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,12 +38,6 @@ def test_means_of_sums_come_in_one_line(test_x: Array) -> None:
     mean_x, mean_err = val_ds.batch_map_mean(count_large, batch_size=64)
     np.testing.assert_allclose(mean_x, test_x.sum(axis=1).mean())
     np.testing.assert_allclose(mean_err, 1 / 3)
-
-
-def test_means_of_values_for_each_sample_are_summed_over_an_axis(test_x: Array) -> None:
-    val_ds = data_source.ArrayDataSource([test_x])
-    (mean_x,) = val_ds.batch_map_mean(lambda x: x[:, 1], batch_size=64, sum_axis=0)
-    np.testing.assert_allclose(mean_x, test_x[:, 1].mean())
 
 
 def test_the_functions_work_on_an_iterator_a_few_batches_at_a_time(test_x: Array) -> None:
@@ -124,28 +91,3 @@ def test_a_choice_takes_each_batch_from_one_source() -> None:
     kinds = [set(x.tolist()) for (x,) in batches]
     assert all(len(kind) == 1 for kind in kinds)
     assert sorted(itertools.chain.from_iterable(kinds)) == [10] * 10 + [15] * 10 + [20] * 10
-
-
-def test_a_map_is_the_function_on_every_batch(test_x: Array) -> None:
-    source = data_source.ArrayDataSource([test_x, np.arange(300)])
-    mapped = data_source.MapDataSource(source, lambda x, y: (x * 2 + 1, y))
-    for (ours, y), (plain, plain_y) in zip(mapped.batch_iterator(64), source.batch_iterator(64), strict=True):
-        np.testing.assert_array_equal(ours, plain * 2 + 1)
-        np.testing.assert_array_equal(y, plain_y)
-
-
-def test_data_is_coerced_into_the_source_that_fits(test_x: Array) -> None:
-    source = data_source.ArrayDataSource([test_x])
-    assert data_source.coerce_data_source(source) is source
-    assert isinstance(data_source.coerce_data_source([test_x]), data_source.ArrayDataSource)
-    assert isinstance(data_source.coerce_data_source((test_x, test_x)), data_source.ArrayDataSource)
-    assert isinstance(data_source.coerce_data_source(iter([(test_x,)])), data_source.IteratorDataSource)
-    assert isinstance(data_source.coerce_data_source(source.batch_iterator), data_source.CallableDataSource)
-
-
-def test_stored_bytes_become_floats_as_they_are_read() -> None:
-    stored = np.random.RandomState(4).randint(0, 256, size=(40, 3, 5, 5)).astype(np.uint8)
-    ds = data_source.ArrayDataSource([ImageArrayUInt8ToFloat32(stored, -1.0, 1.0)])
-    batches = [x for (x,) in ds.batch_iterator(batch_size=16)]
-    assert all(x.dtype == np.float32 for x in batches)
-    np.testing.assert_allclose(np.concatenate(batches), stored / 127.5 - 1.0, atol=1e-6)

@@ -96,17 +96,3 @@ def test_class_balancing_samplers(ours: Library, old: Library, y: list[int], see
 
     with np.errstate(divide="ignore"):
         assert_same_stream(list(draw(ours)), list(draw(old)))
-
-
-@given(seed=seeds, n=st.integers(1, 30), batch_size=batch_sizes)
-def test_the_global_state_is_a_generator(ours: Library, old: Library, seed: int, n: int, batch_size: int) -> None:
-    before = np.random.get_state()
-    try:
-        streams = []
-        for library in (ours, old):
-            np.random.seed(seed)
-            sampler = library.sampling.StandardSampler(n, repeats=3)
-            streams.append(take(sampler.shuffled_indices_batch_iterator(batch_size, np.random), None))
-    finally:
-        np.random.set_state(before)
-    assert_same_stream(*streams)

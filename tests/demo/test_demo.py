@@ -14,7 +14,6 @@ import pytest
 
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
-from batchup_ng.errors import ArgumentError
 from batchup_ng.loader import POOLS
 from tests.extent import quick, thorough
 
@@ -86,12 +85,6 @@ def test_a_wrong_option_is_told_and_is_exit_code_2(
     assert stop.value.code == 2
     assert printed.out == ""
     assert re.fullmatch(rf"batchup_ng.*: error: .*{message}.*", printed.err.splitlines()[-1])
-
-
-@pytest.mark.thorough
-def test_the_command_line_ends_with_exit_code_2(tmp_path: Path) -> None:
-    done = run(tmp_path, "demo", "--pool", "none")
-    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_an_accuracy_too_low_is_exit_code_1(
@@ -176,8 +169,3 @@ def test_a_bar_is_drawn_around_each_epoch() -> None:
 def test_the_demo_works_without_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     assert cli.progress_bar() is None
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"pool must be one of 'auto', .*, not 'thread'; did you mean 'threads'"):
-        job.run_demo("thread")

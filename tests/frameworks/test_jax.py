@@ -102,24 +102,13 @@ def donated_one_less(x: Any, y: Any) -> Any:
 USES = [lambda x, y: (x, y), a_view, being_computed, donated_one_less]
 
 
-def unchanged(kind: str, pools: list[AbstractWorkerPool], rounds: int) -> None:
-    """Fail if a batch is not what it was, whatever still needs its memory."""
-    data = numbered_rows()
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_is_not_used_again_while_jax_needs_it(kind: str, pools: list[AbstractWorkerPool], in_full: bool) -> None:
+    data, rounds = numbered_rows(), 10 if in_full else 1
     with poisoned_leases() as sizes, bu.Loader(data, BATCH_SIZE, shuffle=1, pool=pool_of(kind, pools)) as loader:
         for use in USES * rounds:
             assert kept_late(to_jax(loader).map(use), np.asarray) == (ROWS // BATCH_SIZE, 0), use
         assert len(sizes) > rounds * ROWS // BATCH_SIZE
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_memory_is_not_used_again_while_jax_needs_it(kind: str, pools: list[AbstractWorkerPool]) -> None:
-    unchanged(kind, pools, rounds=1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.thorough
-def test_no_batch_of_ten_thousand_changes(kind: str, pools: list[AbstractWorkerPool]) -> None:
-    unchanged(kind, pools, rounds=10)
 
 
 # -- leaves --------------------------------------------------------------------------------------------------------
@@ -167,15 +156,6 @@ def test_dtypes_stay_but_for_those_of_64_bits() -> None:
 def test_a_device_that_is_none_is_told_at_once() -> None:
     with pytest.raises(bu.ArgumentTypeError, match=r"device must be a jax\.Device.*not 'gpu'.*jax\.devices"):
         to_jax(bu.Loader([np.arange(3)], 1), "gpu")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sources_of_pools_and_iterators_are_handed_over_too(kind: str, pools: list[AbstractWorkerPool]) -> None:
-    source = pool_of(kind, pools).parallel_data_source(bu.ArrayDataSource([np.arange(6)]))
-    given = [x for batches in to_jax(source).epochs(2, batch_size=4) for (x,) in batches]
-    given += [x for (x,) in to_jax(source.batch_iterator(4))]
-    assert [x.tolist() for x in given] == [[0, 1, 2, 3], [4, 5]] * 3
-    assert all(isinstance(x, jax.Array) for x in given)
 
 
 # -- more than one device, more than one process -------------------------------------------------------------------

@@ -8,11 +8,9 @@ import inspect
 import json
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -218,82 +216,6 @@ def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None
 
 
 # -- on a device: that without memory stands for those that batches are copied to on a thread ------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_on_a_device_a_state_counts_what_was_handed_out(kind: str, pools: list[AbstractWorkerPool]) -> None:
-    data = [np.zeros((50, 6)), np.arange(50)]
-    with loader_of(data, 4, kind, pools, shuffle=3) as loader:
-        expected = [rows_of(loader), rows_of(loader)]
-    with loader_of(data, 4, kind, pools, shuffle=3) as loader:
-        rows: list[Any] = []
-        batches = to_torch(loader.map(lambda x, y: (rows.append(y.tolist()), (x, "text"))[1]), device="meta")
-        for number, (x, text) in enumerate(batches):
-            assert (x.device.type, x.shape[1:], text) == ("meta", (6,), "text")
-            if number == 4:
-                break
-        state = json.loads(json.dumps(batches.state_dict()))
-        assert 5 <= len(rows) <= 5 + 3
-    with loader_of(data, 4, "serial", pools, shuffle=3) as loader:
-        resumed = to_torch(loader)
-        resumed.load_state_dict(state)
-        assert [rows_of(resumed), rows_of(resumed)] == [expected[0][5:], expected[1]]
-
-
-def test_an_error_on_the_thread_arrives_in_its_turn(pools: list[AbstractWorkerPool]) -> None:
-    def refuse(x: np.ndarray) -> Any:
-        if 9 in x:
-            raise ValueError("no nines")
-        return (x,)
-
-    with bu.Loader(bu.ArrayDataSource([np.arange(20)]).map(refuse), 4, pool=pools[0]) as loader:
-        got: list[int] = []
-        with pytest.raises(bu.BatchError, match=r"no nines \(row 9,"):
-            got.extend(len(x) for (x,) in to_torch(loader, device="meta"))
-        assert got == [4, 4]
-    wide = iter([(np.zeros(2),), (np.zeros(2, np.longdouble),)])
-    batches = to_torch(wide, device="meta")
-    assert next(batches)[0].shape == (2,)
-    with pytest.raises(TypeError, match="longdouble"):
-        next(batches)
-    with pytest.raises(bu.PoolClosed, match="longdouble"):
-        next(batches)
-
-
-def handing_over() -> int:
-    return sum(thread.name == "handover" for thread in threading.enumerate())
-
-
-def test_a_loop_that_is_left_leaves_no_thread(pools: list[AbstractWorkerPool]) -> None:
-    with loader_of([np.arange(400)], 4, "threads", pools, shuffle=1) as loader:
-        batches = to_torch(loader, device="meta")
-        for _ in batches:
-            break
-        assert handing_over() == 1
-        for _ in batches:  # which ends the epoch before
-            assert handing_over() == 1
-            break
-    assert handing_over() == 0  # the loader is closed
-    alone = to_torch(bu.ArrayDataSource([np.arange(400)]).batch_iterator(4), device="meta")
-    next(alone)
-    del alone  # conftest.py looks for what it left
-
-
-def test_an_interrupt_ends_the_epoch(pools: list[AbstractWorkerPool]) -> None:
-    released = threading.Event()
-
-    def interrupt(x: np.ndarray) -> Any:
-        if 13 in x and not released.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
-            released.wait(60)
-        return (x,)
-
-    with bu.Loader(bu.ArrayDataSource([np.arange(40)]).map(interrupt), 4, pool=pools[0]) as loader:
-        batches = to_torch(loader, device="meta")
-        with pytest.raises(KeyboardInterrupt):
-            collections.deque(batches, maxlen=0)
-        released.set()
-        assert sum(len(x) for (x,) in batches) == 40
 
 
 def test_where_torch_is_missing_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

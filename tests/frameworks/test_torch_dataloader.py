@@ -511,68 +511,54 @@ def test_a_strike_at_any_line_loses_no_batch_in_silence(pool: AbstractWorkerPool
     assert True in outcomes
 
 
-def test_a_signal_in_the_data_set_is_no_error_of_its_batch() -> None:
-    """With threads and processes the data set runs where no signal handler does."""
-
-    class Handled(Exception):
-        pass
+@pytest.fixture
+def struck_once() -> Iterator[Callable[[int], int]]:
+    """A function of an index that raises a signal at index 5, once; the handler raises ``Strike``."""
 
     def handler(number: int, frame: Any) -> None:
-        raise Handled
+        raise Strike
 
-    def make(index: int) -> Any:
-        if index == 5 and not handled:
-            handled.append(True)
+    def strike(index: int) -> int:
+        if index == 5 and not struck:
+            struck.append(True)
             signal.raise_signal(signal.SIGUSR1)
         return index
 
-    handled: list[bool] = []
+    struck: list[bool] = []
     before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with from_dataloader(data.DataLoader(Samples(make), 4), pool="serial") as batches:
-            iterator = iter(batches)
-            assert next(iterator).tolist() == [0, 1, 2, 3]
-            with pytest.raises(Handled):
-                next(iterator)
-            with pytest.raises(bu.PoolClosed, match="Handled"):
-                next(iterator)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    yield strike
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_in_the_data_set_is_no_error_of_its_batch(struck_once: Callable[[int], int]) -> None:
+    """With threads and processes the data set runs where no signal handler does."""
+    with from_dataloader(data.DataLoader(Samples(struck_once), 4), pool="serial") as batches:
+        iterator = iter(batches)
+        assert next(iterator).tolist() == [0, 1, 2, 3]
+        with pytest.raises(Strike):
+            next(iterator)
+        with pytest.raises(bu.PoolClosed, match="Strike"):
+            next(iterator)
 
 
 @pytest.mark.parametrize("where", ["data set", "subset"])
-def test_a_signal_while_a_pool_is_chosen_is_not_lost(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Handled(Exception):
-        pass
-
-    def handler(number: int, frame: Any) -> None:
-        raise Handled
-
-    def strike(index: int) -> int:
-        if index == 5 and not handled:
-            handled.append(True)
-            signal.raise_signal(signal.SIGUSR1)
-        return index
-
+def test_a_signal_while_a_pool_is_chosen_is_not_lost(
+    where: str, struck_once: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Chosen(list[int]):
         def __getitem__(self, index: Any) -> Any:
-            return strike(super().__getitem__(index))
+            return struck_once(super().__getitem__(index))
 
     def column(batch: Any) -> list[int]:
         return (batch if where == "data set" else batch[0]).tolist()
 
-    handled: list[bool] = []
     subset = data.Subset(data.TensorDataset(torch.arange(N)), Chosen(range(N)))
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        dataset = Samples(strike) if where == "data set" else subset
-        with from_dataloader(data.DataLoader(dataset, 4)) as batches:
-            monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: fetch)  # or it would count strikes apart
-            with pytest.raises(Handled):
-                iter(batches)
-            assert [index for batch in batches for index in column(batch)] == list(range(N))
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    dataset = Samples(struck_once) if where == "data set" else subset
+    with from_dataloader(data.DataLoader(dataset, 4)) as batches:
+        monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: fetch)  # or it would count strikes apart
+        with pytest.raises(Strike):
+            iter(batches)
+        assert [index for batch in batches for index in column(batch)] == list(range(N))
 
 
 def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorkerPool) -> None:
@@ -691,17 +677,6 @@ def test_a_row_that_is_not_there(pool: AbstractWorkerPool) -> None:
     made = from_dataloader(data.DataLoader(columns(torch.float32), 2, sampler=[0, 0.5]), pool=pool)
     with pytest.raises((IndexError, TypeError), match=r"\(index 0.5, batch 0\)$"):
         list(made)
-
-
-def test_a_sampler_that_fails(pool: AbstractWorkerPool) -> None:
-    def sampler() -> Iterator[int]:
-        yield from range(6)
-        raise Unwanted("no order", 6)
-
-    batches = iter(from_dataloader(data.DataLoader(PAIRS, 2, sampler=sampler()), pool=pool))
-    assert told([next(batches) for _ in range(3)]) == told(data.DataLoader(PAIRS, 2))[:3]
-    with pytest.raises(Unwanted, match=r"^no order 6$"):
-        next(batches)
 
 
 class Counts(torch.utils.data.Dataset[float]):

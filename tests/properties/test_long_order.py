@@ -93,12 +93,3 @@ def test_any_batch_can_be_asked_for(n: int) -> None:
     for number in (len(plan) - 1, 0, len(plan) // 2):
         positions = np.arange(number * 1000, min(number * 1000 + 1000, n))
         assert np.array_equal(plan[number].rows, permutation(positions))
-
-
-def test_ranks_share_out_a_long_order() -> None:
-    source = source_of(LONG)
-    whole = [rows for (rows,), _ in zip(source.batch_iterator(64, shuffle=7), range(12), strict=False)]
-    for rank in range(3):
-        mine = source.batch_iterator(64, shuffle=7, shard=(rank, 3))
-        for k in range(4):
-            assert np.array_equal(next(mine)[0], whole[3 * k + rank])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import islice
 from typing import Any
 
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.epoch.reading import MakeBatch
 from batchup_ng.errors import InOrderNotSupported
-from batchup_ng.memory.leases import FRESH
 from batchup_ng.sampling.plans.drawn import ANY_ORDER
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -61,21 +58,6 @@ def test_every_pool_gives_the_batches_of_the_serial_run(
 
 
 @given(graphs(), *options)
-def test_the_plan_gives_each_batch_on_its_own(
-    source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
-) -> None:
-    expected = reference(source, size, kind, number, drop_last)
-    plan = source.plan(size, shuffle_of(kind), epoch=number, drop_last=drop_last)
-    assert plan.n_batches >= len(expected)
-    if plan.n_batches != math.inf:
-        assert len(plan) >= len(expected)
-        assert len(expected) == min(MOST, len(plan))
-    for k in reversed(range(len(expected))):
-        planned = plan[k]
-        assert_same_batches([MakeBatch().read(source.node, planned.rows, planned.key, FRESH)], [expected[k]])
-
-
-@given(graphs(), *options)
 def test_batches_have_the_size_that_was_asked_for(
     source: Any, size: int, kind: tuple[str, int], number: int, drop_last: bool
 ) -> None:
@@ -115,12 +97,3 @@ def test_a_stratified_choice_hands_out_every_batch_of_each_part(
     known = [part.node.row_plan(size, ANY_ORDER, False).n_in_any_order for part in parts]
     assume(None not in known)
     assert counts == known
-
-
-@given(graphs(), st.integers(1, 11), st.integers(0, 2**32 - 1), st.integers(0, 3))
-def test_an_epoch_of_a_seed_does_not_depend_on_those_before(source: Any, size: int, seed: int, number: int) -> None:
-    kind = ("seed", seed)
-    later = reference(source, size, kind, number + 1, False)
-    first = reference(source, size, kind, number, False)
-    assert_same_batches(epoch(source, size, kind, number, False), first)
-    assert_same_batches(epoch(source, size, kind, number + 1, False), later)

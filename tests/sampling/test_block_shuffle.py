@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BlockShuffleSampler, RandomAccessSampler, StandardSampler, measure_mixing
 from tests.extent import quick
@@ -188,12 +187,6 @@ def test_no_window_is_much_smaller_than_the_others() -> None:
     rows = order(BlockShuffleSampler(1010, 10, 100))  # 101 blocks, of which one would be left over
     first, last = rows[:510] // 10, rows[510:] // 10
     assert (len(set(first)), len(set(last))) == (51, 50)
-
-
-def test_data_of_any_other_length_are_refused() -> None:
-    for n in (99, 101, 1000):
-        with pytest.raises(ArgumentError, match=f"sampler is for data of 100 rows, but there are {n}; make"):
-            bu.ArrayDataSource([np.arange(n)], sampler=BlockShuffleSampler(100, 10))
 
 
 def test_repeating_a_source_in_blocks_keeps_to_blocks() -> None:

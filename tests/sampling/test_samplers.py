@@ -81,6 +81,7 @@ def test_classes_that_do_not_occur_take_no_part() -> None:
         weights = WeightedSampler.class_balancing_sample_weights(np.array([0, 0, 5, 5, 5, 9]))
     np.testing.assert_allclose(weights, [1 / 6, 1 / 6, 1 / 9, 1 / 9, 1 / 9, 1 / 3])
     assert weights.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(WeightedSampler.class_balancing_sample_weights([0, 0, 5, 5, 5, 9], 20), weights)
 
 
 def test_class_numbers_may_be_any() -> None:

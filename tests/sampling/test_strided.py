@@ -58,8 +58,3 @@ def test_a_source_hands_out_every_kth_row() -> None:
 def test_a_subset_of_every_kth_row_counts_within_it() -> None:
     source = bu.ArrayDataSource([np.arange(10)], sampler=StridedSampler(10, stride=-3))
     assert [x.tolist() for (x,) in bu.subset(source, [0, 2]).batch_iterator(4)] == [[9, 3]]
-
-
-def test_repeating_such_a_source_shuffles_over_the_seam() -> None:
-    source = bu.ArrayDataSource([np.arange(10)], sampler=StridedSampler(10, stride=2))
-    assert [len(x) for (x,) in bu.repeat(source, 2).batch_iterator(4, shuffle=1)] == [4, 4, 2]

@@ -107,18 +107,6 @@ def test_weights_beyond_two_to_the_24_are_summed_up_in_full() -> None:
     assert WeightTable("weights", weights).total == 2**24 + 999
 
 
-@pytest.mark.thorough
-def test_beyond_two_to_the_24_rows_are_still_drawn_evenly() -> None:
-    n = 2**24 + 1000
-    weights = np.ones(n, np.float32)  # whose plain sum in float32 would not go on from 2^24
-    table = WeightTable("weights", weights)
-    assert table.total == n
-    rows = WeightedSampler(weights).rows_at(np.arange(200_000), KEY)
-    assert abs(chi_squared(np.bincount(rows * 100 // n, minlength=100), np.full(100, 2000.0))) < 5
-    last = table.rows_at(np.array([1 - 2.0**-53, (n - 0.5) / n, (n - 1.5) / n]))
-    assert last.tolist() == [n - 1, n - 1, n - 2]
-
-
 @pytest.mark.parametrize("weights", [[1.5e308, 0.0, 1.5e308], [5e-324, 0.0, 5e-324]])
 def test_weights_whose_sum_leaves_the_range_of_a_float_are_refused(weights: list[float]) -> None:
     with pytest.raises(ArgumentError, match=r"weights sum to .*, beyond what a float64 holds well"):
@@ -227,13 +215,6 @@ def test_the_first_rows_are_those_of_the_whole_order() -> None:
         np.testing.assert_array_equal(some.rows_at(np.arange(n), KEY), whole[:n])
 
 
-def test_large_weights_come_early() -> None:
-    weights = np.repeat([1.0, 1000.0], 5000)
-    rows = WeightedSampler(weights, replacement=False).rows_at(np.arange(10_000), KEY)
-    assert (rows[:4000] >= 5000).mean() > 0.99
-    assert sorted(rows) == list(range(10_000))
-
-
 def test_ties_and_extremes_have_an_order_too() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -252,6 +233,3 @@ def test_the_tables_of_two_epochs_are_kept() -> None:
     sampler.rows_at(np.arange(10), OrderKey(1, 4))
     assert all(sampler._orders[key] is order for key, order in before.items())
     assert len(pickle.dumps(sampler)) < 10_000
-
-
-# -- with the rest of the library ------------------------------------------------------------------------------

@@ -243,21 +243,6 @@ def test_the_thread_in_an_epoch_that_is_not_the_first() -> None:
     assert caught(bu.zip(ROWS, Late([np.arange(100)])), "Late", setting, pools=("threads",)).epoch == 1
 
 
-class Scaling:
-    """A map that keeps a running maximum."""
-
-    def __init__(self) -> None:
-        self.most = 1.0
-
-    def __call__(self, x: np.ndarray) -> Any:
-        self.most = max(self.most, float(x.max()))
-        return (x / self.most,)
-
-
-def test_state_on_an_object() -> None:
-    caught(between(Scaling()), "Scaling")
-
-
 def test_a_cache_that_depends_on_the_order() -> None:
     numbers: dict[float, int] = {}
 

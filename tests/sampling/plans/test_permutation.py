@@ -17,7 +17,6 @@ from batchup_ng.sampling.plans.permutation import (
     ROUNDS,
     TABLE_POSITIONS,
     KeyedPermutation,
-    keyed_permutation,
 )
 from tests.extent import quick
 
@@ -171,11 +170,6 @@ def test_two_to_the_62_is_the_longest() -> None:
         StandardSampler(MAX_POSITIONS + 1)
     with pytest.raises(ArgumentError, match=r"n must be at most 2\^62"):
         KeyedPermutation(MAX_POSITIONS + 1, 0)
-
-
-def test_it_is_made_once_for_a_key() -> None:
-    assert keyed_permutation(77, 5) is keyed_permutation(77, 5)
-    assert keyed_permutation(77, 5) is not keyed_permutation(77, 6)
 
 
 @pytest.mark.parametrize("n", [0, 10, 5000, 10**12, MAX_POSITIONS])
