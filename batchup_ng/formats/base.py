@@ -40,6 +40,7 @@ class Writer(ABC):
     can_hold: ClassVar[str]
     """The contents that it can hold, in words."""
     options: ClassVar[tuple[str, ...]] = ()
+    compressions: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
     """The name of the extra, then the modules that the format imports."""
 

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -80,9 +80,8 @@ class StoredRows(ABC):
     def _open(self, path: str) -> Any:
         """Open a file and return its handle."""
 
-    def _close(self, handle: Any) -> None:
-        """Close a handle that :meth:`_open` returned."""
-        handle.close()
+    def _close(self, handle: Any) -> None:  # noqa: B027  # most handles are maps and files that close by themselves
+        """Close a handle. By default it closes with the last reference to it, because another thread may be reading."""
 
     def close(self) -> None:
         """Close the files that this process has open, and drop decoded data; the next read begins again."""
@@ -200,12 +199,22 @@ class StoredRows(ABC):
         handles = list(self._handles.values())
         return any(all(handle is not each for each in handles) for handle in files.values())
 
-    def _look_again(self, files: Files) -> None:
-        """Check whether `files` have changed while rows were read."""
-        self._look(list(files))
-        for number in files:
-            if number not in self._looked:
-                self._compare(number, _stamp(self.paths[number]))
+    def _read(self, rows: np.ndarray, read: Callable[..., Any], *out: np.ndarray) -> Any:
+        """Return ``read(files, rows, *out)``, with the open files of `rows`, which must not change meanwhile."""
+        while True:
+            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(rows)
+            try:
+                found = read(files, rows, *out)
+                self._look(list(files))
+                for number in files:
+                    if number not in self._looked:
+                        self._compare(number, _stamp(self.paths[number]))
+                return found
+            except Exception as error:
+                if not self._closed_meanwhile(files, error):
+                    raise self._unreadable(rows, error) from error
+            finally:
+                files.clear()  # a kept exception would hold the files open
 
     def _opened(self, path: str) -> Any:
         try:
@@ -287,17 +296,8 @@ class StoredArray(StoredRows):
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
         into = out if out.flags.c_contiguous else np.empty_like(out, order="C")
-        while len(rows):
-            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(rows)
-            try:
-                self._fill(files, rows, into)
-                self._look_again(files)
-                break
-            except Exception as error:
-                if not self._closed_meanwhile(files, error):
-                    raise self._unreadable(rows, error) from error
-            finally:
-                files.clear()  # a kept exception would hold the files open
+        if len(rows):
+            self._read(rows, self._fill, into)
         if into is not out:
             out[...] = into
 
@@ -318,18 +318,7 @@ class StoredValues(StoredRows):
         """
         chosen = chosen_rows(rows, len(self))
         several = np.atleast_1d(chosen).astype(np.int64, copy=False)
-        values: list[Any] = []
-        while len(several):
-            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(several)
-            try:
-                values = self._values(files, several)
-                self._look_again(files)
-                break
-            except Exception as error:
-                if not self._closed_meanwhile(files, error):
-                    raise self._unreadable(several, error) from error
-            finally:
-                files.clear()  # a kept exception would hold the files open
+        values = self._read(several, self._values) if len(several) else []
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # MapStyle calls this for several rows, and stacks the dicts or tuples

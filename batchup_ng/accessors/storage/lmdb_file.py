@@ -102,9 +102,6 @@ class LmdbFile(StoredRows):
                     f"'data_db' is ml-pyxis's: what others write needs another decode="
                 ) from None
 
-    def _close(self, handle: Any) -> None:
-        pass  # closed with its last reference: another accessor or thread may be reading
-
     def _found(self, keys: Any) -> Keys:
         """Return the requested keys, which may require reading all keys of the database."""
         opened, database = self._handle()

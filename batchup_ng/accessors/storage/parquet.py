@@ -56,9 +56,6 @@ class ParquetRows(ArrowColumn):
 
         return again(), None, again
 
-    def _close(self, handle: Any) -> None:
-        pass  # the map closes with its last reference: a thread may be reading
-
     def _schema(self, handle: Any) -> Any:
         return handle[0].schema_arrow
 

@@ -228,9 +228,6 @@ class TarShards(InRuns, StoredArray, StoredValues):
     def _open(self, path: str) -> AnyFile:
         return opened(path, self._stamps[self.paths.index(path)])
 
-    def _close(self, handle: AnyFile) -> None:
-        pass  # it is closed with the last reference to it: a thread may be reading
-
     def _file_of_each(self, files: Files, rows: np.ndarray) -> list[Any]:
         """Return the open file of each row."""
         if len(files) == 1:
@@ -238,7 +235,20 @@ class TarShards(InRuns, StoredArray, StoredValues):
         return [*map(files.__getitem__, self._numbers_of(rows).tolist())]
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
-        values = self._contents(files, rows)
+        values: list[Any] = [None] * len(rows)
+        offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
+        ranges = {}
+        each = zip(range(len(rows)), self._file_of_each(files, rows), offsets, sizes, strict=True)
+        for place, file, offset, size in each:
+            try:
+                if isinstance(file, RemoteFile):
+                    ranges[place] = file, offset, size  # fetched at once, below
+                else:
+                    values[place] = file.read(offset, size)
+            except (OSError, EOFError) as error:
+                values[place] = error
+        for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
+            values[place] = content
         for place, found in enumerate(values):
             try:
                 if isinstance(found, Exception):
@@ -248,24 +258,6 @@ class TarShards(InRuns, StoredArray, StoredValues):
             except Exception as error:
                 raise self._unreadable(rows[place : place + 1], error) from error
         return values
-
-    def _contents(self, files: Files, rows: np.ndarray) -> list[Any]:
-        """Return the bytes of the members of `rows`, or the exception for one. URLs are fetched at once."""
-        found: list[Any] = [None] * len(rows)
-        offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
-        ranges = {}
-        each = zip(range(len(rows)), self._file_of_each(files, rows), offsets, sizes, strict=True)
-        for place, file, offset, size in each:
-            try:
-                if isinstance(file, RemoteFile):
-                    ranges[place] = file, offset, size
-                else:
-                    found[place] = file.read(offset, size)
-            except (OSError, EOFError) as error:
-                found[place] = error
-        for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
-            found[place] = content
-        return found
 
     def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
         if self.decode is not None:

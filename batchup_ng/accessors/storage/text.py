@@ -63,6 +63,8 @@ class TextLines(StoredValues):
     """
 
     takes_urls = True
+    natural_window = WINDOW_BYTES // RUN_BYTES
+    """How many blocks of `natural_block` rows a shuffle may mix and still read each block once."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
@@ -85,11 +87,6 @@ class TextLines(StoredValues):
     def natural_block(self) -> int:
         """How many neighbouring rows are as cheap to read together as one."""
         return max(1, RUN_BYTES * len(self) // max(1, int(self._bounds[-1])))
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return WINDOW_BYTES // RUN_BYTES
 
     def _options(self) -> list[Any]:
         return [self._encoding, self._errors, self._keep_end]
@@ -115,9 +112,6 @@ class TextLines(StoredValues):
 
     def _open(self, path: str) -> AnyFile:
         return opened(path, self._stamps[0])
-
-    def _close(self, handle: AnyFile) -> None:
-        pass  # closed with the last reference: a thread may be reading
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
         file: AnyFile = files[0]

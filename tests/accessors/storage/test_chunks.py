@@ -35,9 +35,6 @@ class Chunked(EvenChunks):
     def _open(self, path: str) -> Any:
         return np.load(path)
 
-    def _close(self, handle: Any) -> None:
-        pass
-
     def _read_chunk(self, handle: np.ndarray, number: int, out: np.ndarray) -> None:
         with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
             log.write(number.to_bytes(8, "little"))
