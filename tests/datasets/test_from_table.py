@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import sys
@@ -385,11 +384,6 @@ def test_without_narwhals_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'batchup_ng\[tables\]'"):
         bu.from_table(object())
     assert len(unchecked(TABLE).data[0]) == 4
-
-
-def test_narwhals_is_not_imported_for_a_dict() -> None:
-    module = importlib.import_module("batchup_ng.datasets.from_table")
-    assert not hasattr(module, "narwhals")
 
 
 # -- files -------------------------------------------------------------------------------------------------------

@@ -227,20 +227,6 @@ def test_our_reader_finds_each_column_of_a_tar(tmp_path: Path, first: int) -> No
         assert list(rows[:]) == list(data[name])
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "library"),
-    [("ZarrRows", "x.zarr", "zarr"), ("ParquetRows", "x.parquet", "pyarrow"), ("LmdbRows", "x.lmdb", "lmdb")],
-)
-def test_our_readers_give_back_what_was_written(tmp_path: Path, kind: str, name: str, library: str) -> None:
-    pytest.importorskip(library)
-    data = {each: VARYING[each] for each in (*FIXED, *(() if kind == "ZarrRows" else ("text", "data")))}
-    convert(data, tmp_path / name)
-    for column, rows in getattr(bu, kind).columns(tmp_path / name).items():
-        np.testing.assert_equal(list(rows[:]), list(data.pop(column)))
-        rows.close()
-    assert data == {}
-
-
 LIMITED = """
 import resource, sys
 import numpy as np

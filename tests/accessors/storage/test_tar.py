@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -351,15 +350,12 @@ def test_shape_and_dtype_that_are_not_those_of_the_members_are_refused(tmp_path:
         rows[[0, 1]]
 
 
-def test_rows_without_bytes_and_memory_that_has_gaps(tmp_path: Path) -> None:
+def test_rows_without_bytes_and_rows_that_are_stacked(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [(f"{row}.bin", b"") for row in range(4)])
     assert bu.TarShards(tmp_path / "x.tar", shape=(0, 3), dtype="f4")[:].shape == (4, 0, 3)
     write(tmp_path / "x.tar", [(f"{row}.bin", ROWS[row].tobytes()) for row in range(4)])
     stacked = bu.MapStyle(bu.TarShards(tmp_path / "x.tar", shape=(3, 2), dtype="i4"))[[2, 1]]
     np.testing.assert_array_equal(stacked, ROWS[[2, 1]])
-    out = np.zeros((4, 3, 4), np.int32)[..., ::2]
-    bu.TarShards(tmp_path / "x.tar", shape=(3, 2), dtype="i4").read_into(np.array([3, 0, 0, 1]), out)
-    np.testing.assert_array_equal(out, ROWS[[3, 0, 0, 1]])
 
 
 def test_pictures_are_decoded_and_broken_ones_named(tmp_path: Path) -> None:
@@ -454,15 +450,3 @@ def test_what_the_system_reads_in_parts_is_whole(tmp_path: Path, monkeypatch: py
         most = len(encoded.getvalue()) - 60 if column == "npy" else 5
         rows = bu.TarShards(tmp_path / "x.tar", column, shape=(8,), dtype=np.int64)
         assert rows[[0]].tolist() == [array.tolist()]
-
-
-def test_a_number_that_is_too_large_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "x.tar", [("a.cls", b"1"), ("b.cls", b"9" * 30)])
-    with pytest.raises(SampleReadError, match=r"row 1 of .*OverflowError") as caught:
-        bu.TarShards(tmp_path / "x.tar")[:]
-    assert caught.value.source == str(tmp_path / "x.tar/b.cls")
-
-
-def test_a_gzipped_member_is_bytes(tmp_path: Path) -> None:
-    write(tmp_path / "x.tar", [("a.txt.gz", gzip.compress(b"text"))])
-    assert bu.TarShards(tmp_path / "x.tar", decode=gzip.decompress)[0] == b"text"
