@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,13 +28,6 @@ from .remote import is_remote
 
 Files: TypeAlias = dict[int, Any]
 """The open files of some rows: each handle, by the number of its file."""
-
-
-class DecodedData(Protocol):
-    """Decoded data that an accessor keeps."""
-
-    def close(self) -> None:
-        """Drop the data; the next read decodes them again."""
 
 
 class StoredRows(ABC):
@@ -65,7 +58,7 @@ class StoredRows(ABC):
     threads, which then begin again."""
     runs_user_code: bool = False
     decode: Any = None
-    _caches: tuple[DecodedData, ...] = ()
+    _caches: tuple[Any, ...] = ()  # decoded data; close() of each drops them
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = tuple(self._known(path_text("path", path)) for path in paths)
@@ -94,13 +87,8 @@ class StoredRows(ABC):
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the files that `rows` are read from."""
-        return [self.paths[number] for number in self._file_numbers(rows)]
-
-    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
-        """Return the number of each file that `rows` are read from."""
-        if len(self.paths) == 1:
-            return [0]
-        return list(dict.fromkeys(self._numbers_of(np.asarray(rows, np.int64)).tolist()))
+        numbers = [0] if len(self.paths) == 1 else self._numbers_of(np.asarray(rows, np.int64)).tolist()
+        return [self.paths[number] for number in dict.fromkeys(numbers)]
 
     def _numbers_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the number of the file of each row, if there are several files."""
@@ -183,15 +171,6 @@ class StoredRows(ABC):
                 self._handles.pop(old, None)
         return handle
 
-    def _files_of(self, rows: np.ndarray) -> Files:
-        """Open the files of `rows`; only needed if there are several files."""
-        numbers = sorted(set(self._numbers_of(rows).tolist()))
-        self._look(numbers)
-        files = {}
-        for number in numbers:
-            files[number] = self._handle(number)
-        return files
-
     def _closed_meanwhile(self, files: Files, error: Exception) -> bool:
         """Return whether a read failed because another thread closed its file."""
         if not self.shares_state or of_signal_handler(error) is not None:
@@ -201,12 +180,17 @@ class StoredRows(ABC):
 
     def _read(self, rows: np.ndarray, read: Callable[..., Any], *out: np.ndarray) -> Any:
         """Return ``read(files, rows, *out)``, with the open files of `rows`, which must not change meanwhile."""
+        numbers = [0] if len(self.paths) == 1 else sorted(set(self._numbers_of(rows).tolist()))
+        files: Files = {}
         while True:
-            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(rows)
+            if len(numbers) > 1:
+                self._look(numbers)
+            for number in numbers:
+                files[number] = self._handle(number)
             try:
                 found = read(files, rows, *out)
-                self._look(list(files))
-                for number in files:
+                self._look(numbers)
+                for number in numbers:
                     if number not in self._looked:
                         self._compare(number, _stamp(self.paths[number]))
                 return found

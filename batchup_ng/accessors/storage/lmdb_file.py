@@ -30,7 +30,7 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from .base import Files, StoredRows
-from .lmdb_keys import Keys, PackedKeys, listed, numbered
+from .lmdb_keys import NumberedKeys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
 
 MAX_DATABASES = 64
@@ -68,7 +68,7 @@ class LmdbFile(StoredRows):
         self.database = database
         self._handle()
         try:
-            self._keys = keys if isinstance(keys, Keys) else self._found(keys)
+            self._keys = keys if isinstance(keys, (NumberedKeys, PackedKeys)) else self._found(keys)
         except _library().Error as error:
             raise SampleReadError(f"the keys of {self.paths[0]!r} cannot be read ({error})", self.paths[0]) from error
 
@@ -102,7 +102,7 @@ class LmdbFile(StoredRows):
                     f"'data_db' is ml-pyxis's: what others write needs another decode="
                 ) from None
 
-    def _found(self, keys: Any) -> Keys:
+    def _found(self, keys: Any) -> NumberedKeys | PackedKeys:
         """Return the requested keys, which may require reading all keys of the database."""
         opened, database = self._handle()
         environment = opened.environment
