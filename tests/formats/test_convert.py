@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -748,34 +747,6 @@ def test_a_disk_that_takes_few_bytes_at_once(
     disk.room = 1 << 40
     convert(data, tmp_path / name, overwrite=True)
     assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
-
-
-@pytest.mark.parametrize("name", ["x.npy", "x.tar"])
-def test_the_exception_of_a_signal_handler_is_raised_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    class Preempted(Exception):
-        pass
-
-    def handler(number: int, frame: Any) -> None:
-        raise Preempted
-
-    def fsync(handle: int, own: Any = os.fsync) -> None:
-        signal.raise_signal(signal.SIGUSR1)
-        own(handle)
-
-    data = {"x": FIXED["x"][:40]}
-    convert(data, tmp_path / f"good-{name}")
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", fsync)
-            with pytest.raises(Preempted):
-                convert(data, tmp_path / name)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    convert(data, tmp_path / name)
-    assert (tmp_path / name).read_bytes() == (tmp_path / f"good-{name}").read_bytes()
 
 
 def test_a_column_comes_back_from_json() -> None:

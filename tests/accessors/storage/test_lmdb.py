@@ -21,7 +21,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.accessors.base import fingerprint_of, function_told
 from batchup_ng.accessors.storage.lmdb_values import Field
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import Made, assert_same_rows
 
 from .damaged import damaged
@@ -197,23 +197,6 @@ def png(number: int) -> bytes:
     return file.getvalue()
 
 
-def test_encoded_pictures_are_decoded_in_every_pool_and_broken_ones_are_named(tmp_path: Path, pools: list[Any]) -> None:
-    values = [png(number) for number in range(12)]
-    values[5] = values[5][:-20]
-    keys = {b"%x-hash" % (number * 7919): value for number, value in enumerate(values)}
-    path = written(tmp_path / "lsun", keys, subdir=True)
-    numbers = [values.index(value) for _, value in sorted(keys.items())]
-    pictures = bu.ImageBytes(bu.LmdbRows(path), 8)
-    name = f"{path / 'data.mdb'}[{(5 * 7919):x}-hash]"
-    for pool in [bu.SerialPool(), *pools]:
-        source = bu.ArrayDataSource([pictures, np.array(numbers)])
-        with pytest.raises(BatchError) as caught:
-            list(pool.parallel_data_source(source).batch_iterator(4))
-        assert caught.value.source == name
-        for x, y in pool.parallel_data_source(source.subset(exclude=[numbers.index(5)])).batch_iterator(4):
-            assert (x == y[:, None, None, None]).all()
-
-
 def test_a_row_of_another_length_and_a_key_that_is_missing_are_named(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"abcd", b"efgh", b"i"]))
     with pytest.raises(SampleReadError, match=r"row 2 of .*\[00000002\]. cannot be read \(ValueError: cannot reshape"):
@@ -355,20 +338,6 @@ def test_a_file_cut_short_is_refused_before_it_is_read(tmp_path: Path) -> None:
     os.truncate(path, path.stat().st_size - 4096)
     with pytest.raises(SampleReadError, match=r"cannot be opened by LmdbRows \(ValueError: \d+ bytes are there, and"):
         bu.LmdbRows(path)
-
-
-def test_s1_pickles_among_the_values_are_not_run(tmp_path: Path) -> None:
-    class Canary:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "it ran"),)
-
-    path = written(tmp_path / "x.mdb", numbered([pickle.dumps(Canary())] * 2))
-    other = written(tmp_path / "y.mdb", numbered([pickle.dumps(Canary())] * 2), b"data_db")
-    assert bu.LmdbRows(path)[0] == pickle.dumps(Canary())
-    for rows in (bu.LmdbRows(other, "pyxis"), bu.LmdbRows(path, "datum")):
-        with pytest.raises(SampleReadError, match=r"row 0 of .* cannot be read"):
-            rows[0]
-    assert not (tmp_path / "it ran").exists()
 
 
 READ = """

@@ -177,19 +177,6 @@ def test_of_two_arrays_of_one_name_the_first_is_read(tmp_path: Path) -> None:
     assert {name: rows[0] for name, rows in columns.items()} == {"b": 0, "a": 1}
 
 
-def test_s1_objects_are_refused(tmp_path: Path) -> None:
-    class Canary:
-        def __reduce__(self) -> Any:
-            return os.mkdir, (str(tmp_path / "it ran"),)
-
-    np.save(tmp_path / "x.npy", np.array([Canary()] * 4, object), allow_pickle=True)
-    np.savez(tmp_path / "x.npz", np.array([Canary()] * 4, object))
-    for make, name in ((bu.NpyRows, "x.npy"), (bu.NpzRows, "x.npz")):
-        with pytest.raises(SampleReadError, match="Python objects"):
-            make(tmp_path / name)
-    assert not (tmp_path / "it ran").exists()
-
-
 def header(text: bytes, length: int | None = None) -> bytes:
     """Return the beginning of a file, version 2."""
     return b"\x93NUMPY\x02\x00" + (len(text) if length is None else length).to_bytes(4, "little") + text
