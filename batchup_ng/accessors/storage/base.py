@@ -29,6 +29,12 @@ from .remote import is_remote
 Files: TypeAlias = dict[int, Any]
 """The open files of some rows: each handle, by the number of its file."""
 
+OPENING_LOCK = threading.Lock()
+"""Held while a file is opened by a library that has one state of it for all its handles."""
+
+# A thread that does not exist in the child of a fork may hold it.
+os.register_at_fork(after_in_child=OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
+
 
 class StoredRows(ABC):
     """Rows in one or several files.

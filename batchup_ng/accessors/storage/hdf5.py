@@ -11,7 +11,6 @@ import contextlib
 import math
 import mmap
 import os
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import Files, StoredRows, StoredValues, of_one_length, runs
+from .base import OPENING_LOCK, Files, StoredRows, StoredValues, of_one_length, runs
 from .chunks import EvenChunks
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 from .in_runs import RUN_BYTES
@@ -34,12 +33,6 @@ VALUES_CACHE_BYTES = 64 << 20
 _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 """The accessors of this process that may have a file open."""
 
-_OPENING_LOCK = threading.Lock()
-"""Held while a file is opened."""
-
-# A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=_OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
-
 
 class _DataSet(StoredRows):
     """A file that is closed once it has changed: HDF5 reads only a file again that nothing in the process has open."""
@@ -48,7 +41,7 @@ class _DataSet(StoredRows):
 
     def _file(self, path: str, cache: int = 0) -> Any:
         """Return the open file in its present state. Accessors that have an earlier state open close it."""
-        with _OPENING_LOCK:
+        with OPENING_LOCK:
             _READERS.add(self)
             for _ in range(2):
                 file = open_hdf5(path, cache)
