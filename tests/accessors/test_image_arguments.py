@@ -124,7 +124,10 @@ def test_relative_paths_stay_what_they_were_when_the_program_goes_elsewhere(
         ({"dtype": None}, ArgumentTypeError, "dtype must be a NumPy dtype, not None"),
         ({"max_pixels": 0}, ArgumentError, "max_pixels must be at least 1"),
         ({"max_pixels": None}, ArgumentTypeError, "max_pixels must be a whole number"),
-        ({"interpolation": "box"}, TypeError, "interpolation"),
+        ({"crop": "centre"}, ArgumentError, "crop must be one of 'center', 'random'"),
+        ({"crop": 5}, ArgumentTypeError, "crop must be None, 'center', 'random'"),
+        ({"crop": "center"}, ArgumentError, "crop= needs size="),
+        ({"decoder": "turbo"}, ArgumentError, "decoder must be one of 'auto'"),
     ],
 )
 def test_a_bad_option_is_refused_when_the_accessor_is_made(options, error, words):

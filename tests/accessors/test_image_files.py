@@ -40,12 +40,6 @@ class TestEachOfItsOwnSize(AccessorContract):
 # What is returned
 
 
-def test_several_sizes_come_as_a_list(tmp_path):
-    pictures = ImageFiles(paths_of_all_kinds(tmp_path))[1:3]
-    assert isinstance(pictures, list)
-    assert [picture.shape for picture in pictures] == [(30, 10, 3), (8, 8, 3)]
-
-
 @pytest.mark.parametrize("size", [None, 6])
 def test_all_arrays_are_the_callers_to_write_to(picture, size):
     files = ImageFiles([picture], size)

@@ -1,6 +1,5 @@
 """A file that ImageFiles cannot read is an error that names it, with the cause."""
 
-import contextlib
 import errno
 import os
 import struct
@@ -78,30 +77,6 @@ def test_a_bad_file_is_an_error_that_names_it_with_its_cause(tmp_path, name, opt
         assert caught.value.source == str(path)
         assert f"picture 1, {str(path)!r}, cannot be" in str(caught.value)
         assert isinstance(caught.value.__cause__, cause)
-
-
-@contextlib.contextmanager
-def without_privileges():
-    """Run the block as a user who may not read everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no such permissions on this system")
-def test_a_file_without_permission_is_an_error_that_names_it(tmp_path):
-    path = save(tmp_path / "secret.png")
-    os.chmod(path, 0)
-    files = ImageFiles([path])
-    with without_privileges(), pytest.raises(SampleReadError, match="PermissionError: Permission denied") as caught:
-        files[0]
-    assert caught.value.source == path
-    assert isinstance(caught.value.__cause__, PermissionError)
 
 
 @pytest.mark.parametrize(
