@@ -387,8 +387,8 @@ def test_patterns_stand_for_their_files_in_order(tmp_path: Path) -> None:
 def test_no_more_than_a_hundred_tars_are_open_at_once(tmp_path: Path) -> None:
     for number in range(120):
         write(tmp_path / f"{number:03d}.tar", [("a.cls", b"%d" % number)], tarfile.USTAR_FORMAT)
-    labels = bu.TarShards(str(tmp_path / "{000..119}.tar"), index=False)
     before = len(os.listdir("/proc/self/fd"))
+    labels = bu.TarShards(str(tmp_path / "{000..119}.tar"), index=False)
     order = np.random.default_rng(1).permutation(120)
     assert labels[order].tolist() == order.tolist()
     assert len(os.listdir("/proc/self/fd")) - before <= 100
