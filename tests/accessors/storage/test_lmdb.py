@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import pickle
 import signal
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.accessors.base import fingerprint_of, function_told
@@ -189,12 +187,6 @@ def test_a_function_decodes_values(tmp_path: Path) -> None:
             bu.LmdbRows(path, wrong)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match=r"not 'pyxis'; LmdbRows.columns makes"):
         bu.LmdbArray(path, np.uint8, 1, "pyxis")  # type: ignore[arg-type]
-
-
-def png(number: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("L", (9, 9), number).save(file, "PNG")
-    return file.getvalue()
 
 
 def test_a_row_of_another_length_and_a_key_that_is_missing_are_named(tmp_path: Path) -> None:
