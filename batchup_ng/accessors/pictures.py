@@ -177,7 +177,17 @@ class Pictures(ABC):
         Raises:
             SampleReadError: an image cannot be read; ``.source`` is its path.
         """
-        return [self._read_encoded(row, encoded) for row, encoded in zip(rows, self._encoded(rows), strict=True)]
+        contents = []
+        for row, encoded in zip(rows, self._encoded(rows), strict=True):
+            try:
+                opened = self._opened(encoded)
+                if not isinstance(opened, bytes):
+                    with opened:
+                        opened = opened.read()
+            except OSError as error:
+                raise self._unreadable(row, error) from error
+            contents.append(opened)
+        return contents
 
     def fingerprint(self) -> list[Any]:
         """Return everything that the images depend on: options, versions of the decoders, the encoded images."""
@@ -204,16 +214,6 @@ class Pictures(ABC):
         except MemoryError:
             raise  # a fault of this machine, not of the file
         except Exception as error:
-            raise self._unreadable(row, error) from error
-
-    def _read_encoded(self, row: int, encoded: Any) -> bytes:
-        try:
-            opened = self._opened(encoded)
-            if isinstance(opened, bytes):
-                return opened
-            with opened:
-                return opened.read()
-        except OSError as error:
             raise self._unreadable(row, error) from error
 
     def _unreadable(self, row: int, error: Exception) -> SampleReadError:

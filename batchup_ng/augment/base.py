@@ -50,7 +50,8 @@ class Operation:
     last: ClassVar[bool] = False  # whether no operation can take the result
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
-        return compose(self).writing_to((), *batch, rng=rng, **named)
+        """Return the batch as a tuple, or as a dict if its parts were given by name."""
+        return self.writing_to((), *batch, rng=rng, **named)
 
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Do the same, and write in place to the parts with the names or places in `own`.
@@ -156,10 +157,6 @@ class compose(Operation):
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)
-
-    def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
-        """Return the batch as a tuple, or as a dict if its parts were given by name."""
-        return self.writing_to((), *batch, rng=rng, **named)
 
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         parts = dict[Any, Any](named or enumerate(batch))

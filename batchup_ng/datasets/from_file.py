@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..accessors.storage import (
     ArrowRows,
@@ -20,12 +21,11 @@ from ..accessors.storage import (
     TextLines,
     ZarrRows,
 )
+from ..accessors.storage.arrow_column import Paths
 from ..accessors.storage.remote import is_remote
 from ..accessors.storage.shard_paths import shard_paths
 from ..data_source.array import ArrayDataSource
 from ..errors import ArgumentError, ArgumentTypeError, BatchupError
-
-Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 SAVED_DATASET_FILES = "data-*.arrow"
 """Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
@@ -139,10 +139,6 @@ def _alone(reader: Callable[[Any], Any]) -> Callable[[Any, Sequence[str] | None]
     return opened
 
 
-def _json_lines(path: Any) -> TextLines:
-    return TextLines(path, decode=json.loads)
-
-
 COMPRESSED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".tbz2", ".txz")
 """Endings of files that must be decompressed first."""
 
@@ -164,6 +160,6 @@ COLUMNS_BY_ENDING: dict[str, Callable[[Any, Sequence[str] | None], dict[str, Any
     ".mdb": _lmdb,
     ".safetensors": SafetensorsRows.columns,
     ".txt": _alone(TextLines),
-    ".jsonl": _alone(_json_lines),
+    ".jsonl": _alone(functools.partial(TextLines, decode=json.loads)),
 }
 """For each ending, the function that makes the columns of a file."""

@@ -40,8 +40,10 @@ class Writer(ABC):
     can_hold: ClassVar[str]
     """The contents that it can hold, in words."""
     options: ClassVar[tuple[str, ...]] = ()
+    compressions: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
     """The name of the extra, then the modules that the format imports."""
+    _handle: int | None = None  # of the open file, if the format writes it by itself
 
     def __init__(
         self, made: Path, work: Path, name: str, columns: Sequence[Column], rows: int, part_rows: int,
@@ -100,8 +102,11 @@ class Writer(ABC):
     def finish(self) -> None:
         """Complete the target with `row` rows, all at a checkpoint, and bring it to the disk."""
 
-    def close(self) -> None:  # noqa: B027  # most keep nothing open
+    def close(self) -> None:
         """Close everything that is open, in any state; may be called again."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
 
 class PartsWriter(Writer):

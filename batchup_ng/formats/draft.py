@@ -101,19 +101,14 @@ class Draft(io.RawIOBase):
         """
         for old in log.parent.glob("undo-*"):
             old.unlink()
+        changed = set(self._pages)
+        if self._kept < self._before:
+            changed.update(range(self._kept // DRAFT_PAGE_BYTES, -(-self._before // DRAFT_PAGE_BYTES)))
         with open(log, "wb") as file:
-            cut = (
-                range(self._kept // DRAFT_PAGE_BYTES, -(-self._before // DRAFT_PAGE_BYTES))
-                if self._kept < self._before
-                else ()
-            )
-            for start in (
-                number * DRAFT_PAGE_BYTES
-                for number in sorted({*self._pages, *cut})
-                if number * DRAFT_PAGE_BYTES < self._before
-            ):
-                replaced = pread_all(self._file, min(DRAFT_PAGE_BYTES, self._before - start), start)
-                file.write(LOG_RECORD.pack(start, len(replaced), zlib.crc32(replaced)) + replaced)
+            for start in sorted(number * DRAFT_PAGE_BYTES for number in changed):
+                if start < self._before:
+                    replaced = pread_all(self._file, min(DRAFT_PAGE_BYTES, self._before - start), start)
+                    file.write(LOG_RECORD.pack(start, len(replaced), zlib.crc32(replaced)) + replaced)
             file.flush()
             os.fsync(file.fileno())
         synchronised(log.parent)

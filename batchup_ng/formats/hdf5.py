@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ..validation import one_of
 from .base import CHUNK_BYTES, PartsWriter, Writer, dividing, pread_all, pwrite_all, synchronised
 from .columns import Column, Values
 from .draft import Draft, undo
@@ -42,11 +41,8 @@ class ChunkedHdf5(PartsWriter):
     ending = ".h5"
     can_hold = "numbers and arrays of them, strings, bytes, 1-D arrays of several lengths"
     options = ("compression", "chunk_rows")
+    compressions = ("gzip", "lzf")
     needs = ("hdf5", "h5py")
-
-    def check(self) -> None:
-        if "compression" in self.given:
-            one_of("compression", self.given["compression"], ("gzip", "lzf"))
 
     @classmethod
     def holds(cls, column: Column) -> bool:

@@ -17,7 +17,6 @@ from .columns import Column, Values
 class FixedRows(Writer):
     """Writes rows of one shape and dtype at known offsets of a file. After a kill, they may be written again there."""
 
-    _handle: int | None = None
     _offsets: list[int]
 
     @classmethod
@@ -49,11 +48,6 @@ class FixedRows(Writer):
     def checkpoint(self) -> Any:
         assert self._handle is not None
         os.fsync(self._handle)
-
-    def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
 
 
 class NpyWriter(FixedRows):

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..validation import one_of
 from .base import PartsWriter, dividing, synchronised
 from .columns import Column, Values
 
@@ -27,11 +26,8 @@ class ParquetWriter(PartsWriter):
     ending = ".parquet"
     can_hold = "numbers and arrays of them (not complex, not empty), strings, bytes, 1-D arrays of several lengths"
     options = ("compression", "chunk_rows")
+    compressions = ("none", "snappy", "gzip", "zstd", "lz4")
     needs = ("parquet", "pyarrow")
-
-    def check(self) -> None:
-        if "compression" in self.given:
-            one_of("compression", self.given["compression"], ("none", "snappy", "gzip", "zstd", "lz4"))
 
     @classmethod
     def holds(cls, column: Column) -> bool:

@@ -40,7 +40,6 @@ class TarWriter(Writer):
     ending = ".tar"
     can_hold = "anything"
     options = ("shard_rows", "shard_bytes")
-    _handle: int | None = None
     _extensions: list[str] | None = None  # until the first batch
 
     def check(self) -> None:
@@ -120,11 +119,6 @@ class TarWriter(Writer):
             beside = self.made / names_file(self.path.name)
             beside.write_text(json.dumps(self.class_names), encoding="utf-8")
             synchronised(beside)
-
-    def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
 
     def _name(self, shard: int) -> str:
         return self.path.name.format(shard)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
+from ..validation import one_of
 from .base import Writer
 from .columns import Column
 from .hdf5 import ChunkedHdf5
@@ -33,6 +34,8 @@ def writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
         if name not in writer.options:
             takers = ", ".join(each.ending for each in WRITERS if name in each.options)
             raise ArgumentError(f"{name}= is an option of {takers}, and path is {str(path)!r}; leave it out")
+    if "compression" in options:
+        one_of("compression", options["compression"], writer.compressions)
     for module in writer.needs[1:]:
         try:
             importlib.import_module(module)

@@ -107,27 +107,6 @@ def test_a_column_of_pyarrow_is_refused_and_its_list_taken():
     assert bu.ImageBytes(column.to_pylist(), 8)[[1, 0]].shape == (2, 8, 8, 3)
 
 
-def test_a_data_set_of_hdf5_is_refused_before_training(tmp_path):
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "pictures.h5", "w") as file:
-        encoded = file.create_dataset("pictures", (2,), h5py.vlen_dtype(np.uint8))
-        with pytest.raises(ArgumentTypeError, match=r"encoded is an h5py Dataset.*Hdf5Rows\(path, name\)"):
-            bu.ImageBytes(encoded, 8)
-
-
-def test_bad_pictures_are_left_out_by_each_pool(pools):
-    encoded = list(files_of_all_kinds().values())
-    encoded[4] = b"no picture"
-    source = bu.ArrayDataSource([bu.ImageBytes(encoded, 8), np.arange(6)])
-    for pool in pools:
-        batches = pool.parallel_data_source(source, on_error="skip").batch_iterator(3)
-        with pytest.warns(bu.SampleWarning):
-            rows = [y.tolist() for _, y in batches]
-        assert rows == [[0, 1, 2], [3, 5]]
-        (error,) = batches.errors
-        assert "cannot be decoded" in str(error)
-
-
 def test_its_repr_says_what_it_gives():
     pictures = bu.ImageBytes([b"", b""], 8, crop="center")
     options = "size=(8, 8), mode='RGB', dtype=uint8, crop=CenterCrop(fraction=1.0)"

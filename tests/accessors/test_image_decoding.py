@@ -200,21 +200,6 @@ def test_random_crops_are_drawn_for_the_sample_in_each_pool(tmp_path, pools):
     np.testing.assert_array_equal(column[3], column[[0, 3]][1])  # by the row, where there is no epoch
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"crop": "centre"}, "crop must be one of 'center', 'random'"),
-        ({"crop": 5}, "crop must be None, 'center', 'random'"),
-        ({"crop": "center", "size": None}, "crop= needs size="),
-        ({"resize": "quick"}, "resize must be one of 'fast'"),
-        ({"decoder": "turbo"}, "decoder must be one of 'auto'"),
-    ],
-)
-def test_wrong_arguments(options, words):
-    with pytest.raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError), match=words):
-        bu.ImageBytes([b""], **{"size": 8, **options})
-
-
 @pytest.mark.parametrize("accessor", [bu.ImageFiles, bu.ImageBytes])
 def test_options_of_others_are_told_what_they_are_here(accessor):
     told = {"resample": "pass the filter as resize=", "transform": r"source\.map", "siez": "'size'"}

@@ -40,18 +40,6 @@ class TestEachOfItsOwnSize(AccessorContract):
 # What is returned
 
 
-def test_several_sizes_come_as_a_list(tmp_path):
-    pictures = ImageFiles(paths_of_all_kinds(tmp_path))[1:3]
-    assert isinstance(pictures, list)
-    assert [picture.shape for picture in pictures] == [(30, 10, 3), (8, 8, 3)]
-
-
-def test_a_boolean_mask_chooses_rows(tmp_path):
-    files = ImageFiles(paths_of_all_kinds(tmp_path), 4)
-    mask = np.array([True, False, False, True, False, True])
-    np.testing.assert_array_equal(files[mask], files[[0, 3, 5]], strict=True)
-
-
 @pytest.mark.parametrize("size", [None, 6])
 def test_all_arrays_are_the_callers_to_write_to(picture, size):
     files = ImageFiles([picture], size)
@@ -122,10 +110,3 @@ def test_read_into_without_a_size_takes_pictures_of_one_size(tmp_path):
 def test_read_into_refuses_another_shape(picture, shape):
     with pytest.raises(ArgumentError, match="out must have"):
         ImageFiles([picture], (6, 8)).read_into(np.array([0]), np.empty(shape))
-
-
-def test_a_row_out_of_range_names_the_number_of_rows(picture):
-    files = ImageFiles([picture], 4)
-    for read in (lambda: files[1], lambda: files[[-2]], lambda: files.read_into(np.array([1]), np.empty((1, 4, 4, 3)))):
-        with pytest.raises(IndexError, match="out of range for 1 rows"):
-            read()

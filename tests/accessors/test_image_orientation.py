@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps, TiffImagePlugin, features
+from PIL import Image, TiffImagePlugin, features
 
 from batchup_ng.accessors.image_files import ImageFiles
 
@@ -30,17 +30,6 @@ def test_pictures_are_turned_as_their_exif_orientation_says(tmp_path, name, orie
     assert expected.shape == ((12, 20, 3) if orientation < 5 else (20, 12, 3))
     np.testing.assert_array_equal(ImageFiles([path])[0], expected, strict=True)
     np.testing.assert_array_equal(ImageFiles([path], (9, 5))[0], by_pillow(path, (9, 5)), strict=True)
-
-
-@pytest.mark.parametrize("orientation", range(2, 9))
-def test_a_turned_picture_shows_what_the_upright_one_does(tmp_path, orientation):
-    upright = np.asarray(colours())
-    undo = {5: 5, 6: 8, 7: 7, 8: 6}.get(orientation, orientation)
-    turned = colours()
-    turned.getexif()[ORIENTATION] = undo
-    stored = ImageOps.exif_transpose(turned)
-    path = with_orientation(tmp_path / "p.png", orientation, image=stored)
-    np.testing.assert_array_equal(ImageFiles([path])[0], upright, strict=True)
 
 
 def test_an_orientation_in_xmp_is_honoured(tmp_path):

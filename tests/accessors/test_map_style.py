@@ -125,12 +125,6 @@ def test_torch_tensors_become_arrays():
     assert_same_batch(columns, (np.array([[1, 1], [0, 0]], np.float32), np.array([1, 2])))
 
 
-def test_tuples_become_a_tuple_of_columns():
-    x, y = MapStyle(Listed([(VECTORS[i], i) for i in range(5)]))[np.array([3, 1])]
-    np.testing.assert_array_equal(x, VECTORS[[3, 1]], strict=True)
-    np.testing.assert_array_equal(y, np.array([3, 1]), strict=True)
-
-
 def test_pictures_stay_pictures():
     pictures = [Image.new("L", (2, 2), value) for value in (1, 2)]
     column = stacked(*pictures)

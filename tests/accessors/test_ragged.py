@@ -11,7 +11,6 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.accessors import AccessorContract, Made
-from batchup_ng.work_pool import AbstractWorkerPool
 
 VALUES = np.arange(20 * 2, dtype=np.int16).reshape(20, 2)
 OFFSETS = [1, 4, 4, 9, 10, 19]
@@ -49,20 +48,6 @@ def test_rows_are_the_callers_own() -> None:
     for row in rows[1:]:
         row[...] = 0
     np.testing.assert_array_equal(rows.values, VALUES)
-
-
-def test_lengths_feed_buckets_and_rows_padding(pools: list[AbstractWorkerPool]) -> None:
-    rows = bu.Ragged(np.arange(300), np.cumsum([0, *[row % 7 for row in range(100)]]))
-    assert rows.lengths.tolist() == [row % 7 for row in range(100)]
-    sampler = bu.BucketSampler(rows.lengths, boundaries=range(1, 7))
-    source = bu.ArrayDataSource([rows, rows.lengths], sampler=sampler).map(bu.PadColumns(0, return_lengths=True))
-    for pool in [bu.SerialPool(), *pools]:
-        seen: list[int] = []
-        for padded, lengths, wanted in pool.parallel_data_source(source).batch_iterator(8, shuffle=1):
-            assert lengths.tolist() == wanted.tolist()
-            assert padded.shape[1] - lengths.min() <= 1
-            seen += [value for row, n in zip(padded.tolist(), lengths.tolist(), strict=True) for value in row[:n]]
-        assert sorted(seen) == list(range(rows.offsets[-1]))
 
 
 def test_neighbours_are_read_at_once() -> None:

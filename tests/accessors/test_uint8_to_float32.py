@@ -108,12 +108,9 @@ def test_an_output_of_another_shape_or_dtype_is_refused(shape, dtype):
         ImageArrayUInt8ToFloat32(PICTURES).read_into(np.array([0, 1]), np.empty(shape, dtype))
 
 
-def test_something_else_than_an_accessor_is_refused():
+def test_what_is_no_accessor_and_limits_that_are_no_numbers_are_refused():
     with pytest.raises(ArgumentTypeError, match="arr_u8 must have __len__ and __getitem__"):
         ImageArrayUInt8ToFloat32(3)
-
-
-def test_limits_that_are_no_numbers_are_refused():
     with pytest.raises(ArgumentTypeError, match="val_upper must be a number, not 'one'"):
         ImageArrayUInt8ToFloat32(PICTURES, 0.0, "one")
 

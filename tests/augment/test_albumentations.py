@@ -14,7 +14,6 @@ import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.augment.base import copied
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
-from batchup_ng.testing import assert_reproducible
 from tests.augment.helpers import images, rng
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library's own
@@ -36,18 +35,6 @@ def changing(A: Any) -> Any:
 
 def source(operation: Any) -> Any:
     return bu.ArrayDataSource([images(20, (32, 32)), np.arange(20)]).map(operation, rng="sample")
-
-
-def test_every_pool_and_batch_size_gives_the_same_bits(changing: Any, in_full: bool) -> None:
-    pools = ("serial", "threads", *["processes"] * in_full)  # a worker takes seconds to import the library
-    assert_reproducible(source(changing), 8, max_batches=2, pools=pools)
-
-
-def test_samples_and_epochs_differ(changing: Any) -> None:
-    epochs = [next(source(changing).batch_iterator(20, shuffle=1, epoch=epoch))[0] for epoch in (0, 1, 1)]
-    assert epochs[0].shape == (20, 24, 24, 3)
-    assert len(np.unique(np.concatenate(epochs[:2]).reshape(40, -1), axis=0)) == 40
-    np.testing.assert_array_equal(epochs[1], epochs[2])
 
 
 def test_what_becomes_of_a_sample_depends_on_its_position_alone(changing: Any) -> None:

@@ -182,18 +182,12 @@ def test_a_colour_of_another_number_of_channels_is_refused(name: str) -> None:
         (lambda: augment.affine(rotate=400), "rotate must be between 0 and 360"),
         (lambda: augment.affine(shear=(-90, 0)), r"shear\[0\] must be between -80 and 80"),
         (lambda: augment.cutout(scale=(0.1, 2)), r"scale\[1\] must be between 0 and 1"),
+        (lambda: augment.flip(p="often"), "p must be a number, not 'often'"),  # type: ignore[arg-type]
+        (lambda: augment.flip(vertical=1), "vertical must be True or False"),  # type: ignore[arg-type]
+        (lambda: augment.cutout(scale=0.5), "scale must be a pair of numbers"),  # type: ignore[arg-type]
     ],
 )
 def test_options_are_checked_when_made(make: Any, text: str) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
-    with pytest.raises(ArgumentError, match=text):
-        make()
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda: augment.flip(p="often"), lambda: augment.flip(vertical=1), lambda: augment.cutout(scale=0.5)],  # type: ignore[arg-type]
-)
-def test_options_of_another_kind_are_refused(make: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="must be"):
+    with pytest.raises((ArgumentError, ArgumentTypeError), match=text):
         make()

@@ -56,13 +56,9 @@ def written(path: Path) -> dict[str, Any]:
     elif kind == ".npy":
         np.save(path, X)
         return {"x": X}
-    elif kind == ".tar":
-        bu.convert({"x": X, "y": Y}, str(path.with_name("d-{:05d}.tar")), progress=False)
-        path.with_name("d-00000.tar").rename(path)
-        return {"cls": Y, "npy": X}
     else:
         bu.convert({"x": X, "y": Y}, path, progress=False)
-    return {"x": X, "y": Y}
+    return {"cls": Y, "npy": X} if kind == ".tar" else {"x": X, "y": Y}
 
 
 @pytest.mark.parametrize("ending", COLUMNS_BY_ENDING)

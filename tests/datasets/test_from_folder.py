@@ -210,11 +210,6 @@ def test_an_empty_folder_is_a_class_all_the_same(tmp_path: Path) -> None:
     assert source.data[1].tolist() == [1]
 
 
-def test_one_class(tmp_path: Path) -> None:
-    source = bu.from_folder(tree(tmp_path, "only/1.jpg"))
-    assert (source.class_names, source.data[1].tolist()) == (("only",), [0])
-
-
 def test_class_names_keep_the_numbers_of_another_folder(tmp_path: Path) -> None:
     train = bu.from_folder(tree(tmp_path / "train", "a/1.jpg", "b/1.jpg", "c/1.jpg"))
     root = tree(tmp_path / "test", "a/1.jpg", "c/2.jpg")

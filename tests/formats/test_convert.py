@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -225,20 +224,6 @@ def test_our_reader_finds_each_column_of_a_tar(tmp_path: Path, first: int) -> No
     names = {"blobs": "blobs.bin", "large": "npy", "pictures": "pictures.bmp" if first == 16 else "pictures.bin"}
     for name, rows in bu.TarShards.columns(tmp_path / "x.tar", names).items():
         assert list(rows[:]) == list(data[name])
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "library"),
-    [("ZarrRows", "x.zarr", "zarr"), ("ParquetRows", "x.parquet", "pyarrow"), ("LmdbRows", "x.lmdb", "lmdb")],
-)
-def test_our_readers_give_back_what_was_written(tmp_path: Path, kind: str, name: str, library: str) -> None:
-    pytest.importorskip(library)
-    data = {each: VARYING[each] for each in (*FIXED, *(() if kind == "ZarrRows" else ("text", "data")))}
-    convert(data, tmp_path / name)
-    for column, rows in getattr(bu, kind).columns(tmp_path / name).items():
-        np.testing.assert_equal(list(rows[:]), list(data.pop(column)))
-        rows.close()
-    assert data == {}
 
 
 LIMITED = """
@@ -762,34 +747,6 @@ def test_a_disk_that_takes_few_bytes_at_once(
     disk.room = 1 << 40
     convert(data, tmp_path / name, overwrite=True)
     assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
-
-
-@pytest.mark.parametrize("name", ["x.npy", "x.tar"])
-def test_the_exception_of_a_signal_handler_is_raised_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    class Preempted(Exception):
-        pass
-
-    def handler(number: int, frame: Any) -> None:
-        raise Preempted
-
-    def fsync(handle: int, own: Any = os.fsync) -> None:
-        signal.raise_signal(signal.SIGUSR1)
-        own(handle)
-
-    data = {"x": FIXED["x"][:40]}
-    convert(data, tmp_path / f"good-{name}")
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", fsync)
-            with pytest.raises(Preempted):
-                convert(data, tmp_path / name)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    convert(data, tmp_path / name)
-    assert (tmp_path / name).read_bytes() == (tmp_path / f"good-{name}").read_bytes()
 
 
 def test_a_column_comes_back_from_json() -> None:

@@ -40,9 +40,6 @@ class ArrowRows(ArrowColumn):
     def _open(self, path: str) -> Any:
         return Batches(path, self.column)
 
-    def _close(self, handle: Any) -> None:
-        pass  # the map closes with its last reference: a thread may be reading
-
     def _schema(self, handle: Any) -> Any:
         return handle.schema
 

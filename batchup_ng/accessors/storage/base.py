@@ -13,8 +13,8 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -29,12 +29,11 @@ from .remote import is_remote
 Files: TypeAlias = dict[int, Any]
 """The open files of some rows: each handle, by the number of its file."""
 
+OPENING_LOCK = threading.Lock()
+"""Held while a file is opened by a library that has one state of it for all its handles."""
 
-class DecodedData(Protocol):
-    """Decoded data that an accessor keeps."""
-
-    def close(self) -> None:
-        """Drop the data; the next read decodes them again."""
+# A thread that does not exist in the child of a fork may hold it.
+os.register_at_fork(after_in_child=OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class StoredRows(ABC):
@@ -65,7 +64,7 @@ class StoredRows(ABC):
     threads, which then begin again."""
     runs_user_code: bool = False
     decode: Any = None
-    _caches: tuple[DecodedData, ...] = ()
+    _caches: tuple[Any, ...] = ()  # decoded data; close() of each drops them
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = tuple(self._known(path_text("path", path)) for path in paths)
@@ -80,9 +79,8 @@ class StoredRows(ABC):
     def _open(self, path: str) -> Any:
         """Open a file and return its handle."""
 
-    def _close(self, handle: Any) -> None:
-        """Close a handle that :meth:`_open` returned."""
-        handle.close()
+    def _close(self, handle: Any) -> None:  # noqa: B027  # most handles are maps and files that close by themselves
+        """Close a handle. By default it closes with the last reference to it, because another thread may be reading."""
 
     def close(self) -> None:
         """Close the files that this process has open, and drop decoded data; the next read begins again."""
@@ -95,13 +93,8 @@ class StoredRows(ABC):
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the files that `rows` are read from."""
-        return [self.paths[number] for number in self._file_numbers(rows)]
-
-    def _file_numbers(self, rows: Sequence[int] | np.ndarray) -> list[int]:
-        """Return the number of each file that `rows` are read from."""
-        if len(self.paths) == 1:
-            return [0]
-        return list(dict.fromkeys(self._numbers_of(np.asarray(rows, np.int64)).tolist()))
+        numbers = [0] if len(self.paths) == 1 else self._numbers_of(np.asarray(rows, np.int64)).tolist()
+        return [self.paths[number] for number in dict.fromkeys(numbers)]
 
     def _numbers_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the number of the file of each row, if there are several files."""
@@ -184,15 +177,6 @@ class StoredRows(ABC):
                 self._handles.pop(old, None)
         return handle
 
-    def _files_of(self, rows: np.ndarray) -> Files:
-        """Open the files of `rows`; only needed if there are several files."""
-        numbers = sorted(set(self._numbers_of(rows).tolist()))
-        self._look(numbers)
-        files = {}
-        for number in numbers:
-            files[number] = self._handle(number)
-        return files
-
     def _closed_meanwhile(self, files: Files, error: Exception) -> bool:
         """Return whether a read failed because another thread closed its file."""
         if not self.shares_state or of_signal_handler(error) is not None:
@@ -200,12 +184,27 @@ class StoredRows(ABC):
         handles = list(self._handles.values())
         return any(all(handle is not each for each in handles) for handle in files.values())
 
-    def _look_again(self, files: Files) -> None:
-        """Check whether `files` have changed while rows were read."""
-        self._look(list(files))
-        for number in files:
-            if number not in self._looked:
-                self._compare(number, _stamp(self.paths[number]))
+    def _read(self, rows: np.ndarray, read: Callable[..., Any], *out: np.ndarray) -> Any:
+        """Return ``read(files, rows, *out)``, with the open files of `rows`, which must not change meanwhile."""
+        numbers = [0] if len(self.paths) == 1 else sorted(set(self._numbers_of(rows).tolist()))
+        files: Files = {}
+        while True:
+            if len(numbers) > 1:
+                self._look(numbers)
+            for number in numbers:
+                files[number] = self._handle(number)
+            try:
+                found = read(files, rows, *out)
+                self._look(numbers)
+                for number in numbers:
+                    if number not in self._looked:
+                        self._compare(number, _stamp(self.paths[number]))
+                return found
+            except Exception as error:
+                if not self._closed_meanwhile(files, error):
+                    raise self._unreadable(rows, error) from error
+            finally:
+                files.clear()  # a kept exception would hold the files open
 
     def _opened(self, path: str) -> Any:
         try:
@@ -287,17 +286,8 @@ class StoredArray(StoredRows):
         rows = checked_rows(rows, len(self))
         check_out(self, rows, out)
         into = out if out.flags.c_contiguous else np.empty_like(out, order="C")
-        while len(rows):
-            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(rows)
-            try:
-                self._fill(files, rows, into)
-                self._look_again(files)
-                break
-            except Exception as error:
-                if not self._closed_meanwhile(files, error):
-                    raise self._unreadable(rows, error) from error
-            finally:
-                files.clear()  # a kept exception would hold the files open
+        if len(rows):
+            self._read(rows, self._fill, into)
         if into is not out:
             out[...] = into
 
@@ -318,18 +308,7 @@ class StoredValues(StoredRows):
         """
         chosen = chosen_rows(rows, len(self))
         several = np.atleast_1d(chosen).astype(np.int64, copy=False)
-        values: list[Any] = []
-        while len(several):
-            files = {0: self._handle()} if len(self.paths) == 1 else self._files_of(several)
-            try:
-                values = self._values(files, several)
-                self._look_again(files)
-                break
-            except Exception as error:
-                if not self._closed_meanwhile(files, error):
-                    raise self._unreadable(several, error) from error
-            finally:
-                files.clear()  # a kept exception would hold the files open
+        values = self._read(several, self._values) if len(several) else []
         return values[0] if isinstance(chosen, int) else values
 
     __getitems__ = __getitem__  # MapStyle calls this for several rows, and stacks the dicts or tuples

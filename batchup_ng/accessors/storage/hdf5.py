@@ -11,7 +11,6 @@ import contextlib
 import math
 import mmap
 import os
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
-from .base import Files, StoredRows, StoredValues, of_one_length, runs
+from .base import OPENING_LOCK, Files, StoredRows, StoredValues, of_one_length, runs
 from .chunks import EvenChunks
 from .hdf5_file import data_set, data_sets, h5py_library, is_fresh, open_hdf5, rows_differ
 from .in_runs import RUN_BYTES
@@ -34,12 +33,6 @@ VALUES_CACHE_BYTES = 64 << 20
 _READERS: weakref.WeakSet[_DataSet] = weakref.WeakSet()
 """The accessors of this process that may have a file open."""
 
-_OPENING_LOCK = threading.Lock()
-"""Held while a file is opened."""
-
-# A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=_OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
-
 
 class _DataSet(StoredRows):
     """A file that is closed once it has changed: HDF5 reads only a file again that nothing in the process has open."""
@@ -48,19 +41,16 @@ class _DataSet(StoredRows):
 
     def _file(self, path: str, cache: int = 0) -> Any:
         """Return the open file in its present state. Accessors that have an earlier state open close it."""
-        with _OPENING_LOCK:
+        with OPENING_LOCK:
             _READERS.add(self)
-            file = open_hdf5(path, cache)
-            if is_fresh(file, self._stamps[0]):
-                return file
-            file.close()
-            for other in list(_READERS):
-                if os.path.realpath(other.paths[0]) == os.path.realpath(path) and other._stamps != self._stamps:
-                    other._let_go()
-            file = open_hdf5(path, cache)
-            if is_fresh(file, self._stamps[0]):
-                return file
-            file.close()
+            for _ in range(2):
+                file = open_hdf5(path, cache)
+                if is_fresh(file, self._stamps[0]):
+                    return file
+                file.close()
+                for other in list(_READERS):
+                    if os.path.realpath(other.paths[0]) == os.path.realpath(path) and other._stamps != self._stamps:
+                        other._let_go()
         raise SampleReadError(
             f"{path!r} has changed, and code of this process has it open as it was, which HDF5 would read; close() the "
             f"h5py.File there",
@@ -156,6 +146,10 @@ class Hdf5Rows(_DataSet, EvenChunks):
             stack.pop_all()  # the file stays open
             return opened
 
+    def _close(self, handle: _ByLibrary | _ByMap) -> None:
+        if isinstance(handle, _ByLibrary):
+            handle.file.close()
+
     def _copy(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
         files[0].fill(rows, out)
 
@@ -181,6 +175,11 @@ class Hdf5Values(_DataSet, StoredValues):
         ImportError: as :class:`Hdf5Rows`.
     """
 
+    natural_block = 1
+    """How many neighbouring rows are as cheap to read together as one."""
+    natural_window = 16
+    """How many such blocks a shuffle may mix and still read each block once."""
+
     def __init__(self, path: str | os.PathLike[str], dataset: str | None = None) -> None:
         super().__init__([path])
         self.dataset = dataset
@@ -203,16 +202,6 @@ class Hdf5Values(_DataSet, StoredValues):
 
     def _close(self, handle: Any) -> None:
         handle.file.close()
-
-    @property
-    def natural_block(self) -> int:
-        """How many neighbouring rows are as cheap to read together as one."""
-        return 1
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return 16
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
         data = files[0]
@@ -239,9 +228,6 @@ class Hdf5Columns(_DataSet):
             names = data_sets(file) if self._names is None else self._names
             return {name: rows_differ(data_set(file, name)) for name in names}
 
-    def _close(self, handle: Any) -> None:
-        pass  # it was closed at once
-
 
 class _ByLibrary:
     """A data set, or a field of it, read by HDF5."""
@@ -255,7 +241,7 @@ class _ByLibrary:
                 there = f"one of {fixed}" if fixed else "left out for rows without fields, as those"
                 raise ArgumentError(f"field must be {there} of {data.name!r}, not {field!r}")
             inner = data.dtype[field]
-        self._file, self._id, self._spaces = data.file, data.id, h5py.h5s
+        self.file, self._id, self._spaces = data.file, data.id, h5py.h5s
         self._type = h5py.h5t.py_create(inner if field is None else np.dtype([(field, inner)]))
         self.shape: tuple[int, ...] = (*data.shape, *inner.shape)
         self.dtype: np.dtype[Any] = inner.base
@@ -273,9 +259,6 @@ class _ByLibrary:
         space.select_hyperslab((first, *[0] * (len(extent) - 1)), extent)
         # h5py's read_direct does this too, in twice the time for a row of 49 kB (measured).
         self._id.read(self._spaces.create_simple(extent), space, out, self._type)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class _ByMap:
@@ -305,9 +288,6 @@ class _ByMap:
         for _, n, place in runs(rows + pieces):  # adding `pieces` ends each run with its piece
             shape, start = (n, *self.shape[1:]), int(starts[place])
             out[place : place + n] = np.ndarray(shape, self.dtype, self._mapped, start)
-
-    def close(self) -> None:
-        pass  # the map closes with its last reference: a thread may be reading
 
 
 def _pieces(data: Any, field: str | None) -> tuple[int, np.ndarray] | None:

@@ -18,12 +18,14 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ...errors import SampleReadError
+from .base import StoredRows
 from .remote import REQUESTS_AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 
 INDEX_MAGIC = b"batchup_ng index 1\n"
@@ -32,16 +34,40 @@ MAX_HEAD_BYTES = 1 << 16
 """Bytes of the line of JSON, at most."""
 
 
+def indices_of(
+    rows: StoredRows, form: Mapping[str, str], believable: Callable[[dict[str, np.ndarray], int], bool],
+    scan: Callable[[Any, int], dict[str, np.ndarray]], save: bool, kind: str = "",
+) -> Iterator[dict[str, np.ndarray]]:  # fmt: skip
+    """Yield the index of each file of an accessor: an existing one, or else one that is made now.
+
+    Args:
+        rows: The accessor.
+        form: As of :func:`load_index`.
+        believable: Whether an index fits a file of so many bytes.
+        scan: Makes the index of an open file of so many bytes.
+        save: Whether an index that was made is kept.
+        kind: What the file is read as, for the error.
+
+    Raises:
+        SampleReadError: a file cannot be read, or is not of that kind.
+    """
+    for number, found in enumerate(load_indices(rows.paths, rows._stamps, form)):
+        path, stamp = rows.paths[number], rows._stamps[number]
+        if found is None or not believable(found, stamp[0]):
+            file = rows._handle(number)
+            try:
+                found = scan(file, stamp[0])
+            except (OSError, EOFError, ValueError) as error:
+                raise SampleReadError(f"{path!r} cannot be read{kind}: {error}", path) from error
+            if save:
+                save_index(index_path(path, stamp), stamp, found, file)
+        yield found
+
+
 def load_indices(
     paths: Sequence[str], stamps: Sequence[tuple[int, Any]], form: Mapping[str, str]
 ) -> Iterator[dict[str, np.ndarray] | None]:
-    """Yield the index of each file, or None if it has none. Indices at URLs are requested several at once.
-
-    Args:
-        paths: The indexed files.
-        stamps: Size and modification time of each, or the server's mark instead of the time.
-        form: As of :func:`load_index`.
-    """
+    """Yield the index of each file, or None if it has none. Indices at URLs are requested several at once."""
     for first in range(0, len(paths), REQUESTS_AT_ONCE):
         some = list(zip(paths[first : first + REQUESTS_AT_ONCE], stamps[first : first + REQUESTS_AT_ONCE], strict=True))
         found = [load_index(index_path(path, stamp), stamp, form) for path, stamp in some]

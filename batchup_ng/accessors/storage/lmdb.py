@@ -49,6 +49,9 @@ class LmdbRows(LmdbFile, StoredValues):
         ImportError: lmdb is not installed, or msgpack for ``"pyxis"``.
     """
 
+    natural_window = WINDOW_BYTES // RUN_BYTES
+    """How many blocks of `natural_block` rows a shuffle may mix and still read each block once."""
+
     def __init__(
         self, path: str | os.PathLike[str], decode: Decode = None, *, keys: Any = None, database: str | None = None
     ) -> None:
@@ -107,11 +110,6 @@ class LmdbRows(LmdbFile, StoredValues):
     def natural_block(self) -> int:
         """How many neighbouring rows are as cheap to read together as one: values lie in the order of their keys."""
         return max(1, RUN_BYTES * len(self) // self._stamps[0][0])
-
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return WINDOW_BYTES // RUN_BYTES
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
         made: list[Any] = []

@@ -19,7 +19,6 @@ values of 49 kB took 61 to 109 ms from a disk, with it 39 to 55 ms, because LMDB
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -29,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
-from .base import Files, StoredRows
-from .lmdb_keys import Keys, PackedKeys, listed, numbered
+from .base import OPENING_LOCK, Files, StoredRows
+from .lmdb_keys import NumberedKeys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
 
 MAX_DATABASES = 64
@@ -50,12 +49,6 @@ class _Opened:
 _OPENED: weakref.WeakValueDictionary[str, _Opened] = weakref.WeakValueDictionary()
 """The environments of this process, by the real paths of their files."""
 
-_OPENING_LOCK = threading.Lock()
-"""Held while a file is opened, or a database in it."""
-
-# A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=_OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
-
 
 class LmdbFile(StoredRows):
     """Base of the accessors to an LMDB file. It opens the file, finds the key of a row, and decodes values."""
@@ -68,7 +61,7 @@ class LmdbFile(StoredRows):
         self.database = database
         self._handle()
         try:
-            self._keys = keys if isinstance(keys, Keys) else self._found(keys)
+            self._keys = keys if isinstance(keys, (NumberedKeys, PackedKeys)) else self._found(keys)
         except _library().Error as error:
             raise SampleReadError(f"the keys of {self.paths[0]!r} cannot be read ({error})", self.paths[0]) from error
 
@@ -85,7 +78,7 @@ class LmdbFile(StoredRows):
     def _open(self, path: str) -> Any:
         """Return this process's environment and the database."""
         lmdb, real = _library(), os.path.realpath(path)
-        with _OPENING_LOCK:
+        with OPENING_LOCK:
             opened = _OPENED.get(real)
             if opened is not None and opened.stamp != self._stamps[0]:
                 _OPENED.pop(real).environment = None  # its accessors stop reading a file that has changed
@@ -102,10 +95,7 @@ class LmdbFile(StoredRows):
                     f"'data_db' is ml-pyxis's: what others write needs another decode="
                 ) from None
 
-    def _close(self, handle: Any) -> None:
-        pass  # closed with its last reference: another accessor or thread may be reading
-
-    def _found(self, keys: Any) -> Keys:
+    def _found(self, keys: Any) -> NumberedKeys | PackedKeys:
         """Return the requested keys, which may require reading all keys of the database."""
         opened, database = self._handle()
         environment = opened.environment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,22 +16,7 @@ NUMBERED_KEY = re.compile(rb"([\w./:-]*?)(\d+)", re.ASCII)
 """A key that ends with a number: its first part and the number."""
 
 
-class Keys(ABC):
-    """The key of each row."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def of(self, rows: np.ndarray) -> list[bytes]:
-        """Return the keys of some rows, ``(n,) int``."""
-
-    @abstractmethod
-    def fingerprint(self) -> Any:
-        """Return a value that identifies these keys."""
-
-
-class NumberedKeys(Keys):
+class NumberedKeys:
     """Keys that end with a number of `digits` digits, one for each of `count` numbers from `first` on.
 
     >>> NumberedKeys(b"img-", 4, 7, 3).of(np.array([2, 0]))
@@ -46,15 +30,17 @@ class NumberedKeys(Keys):
         return self.count
 
     def of(self, rows: np.ndarray) -> list[bytes]:
+        """Return the keys of some rows, ``(n,) int``."""
         form, first = self.form, self.first
         return [form % (first + row) for row in rows.tolist()]
 
     def fingerprint(self) -> Any:
+        """Return a value that identifies these keys."""
         return [self.form.decode(), self.first, self.count]
 
 
-class PackedKeys(Keys):
-    """Any keys. Each takes 8 bytes in addition to its own.
+class PackedKeys:
+    """Any keys, with the methods of :class:`NumberedKeys`. Each takes 8 bytes in addition to its own.
 
     >>> PackedKeys([b"cat", b"dog"]).of(np.array([1]))
     [b'dog']

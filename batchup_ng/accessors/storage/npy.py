@@ -7,7 +7,7 @@ import mmap
 import os
 import struct
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,6 @@ class NpyRows(InRuns, StoredArray):
         with open(path, "rb") as file:
             return _mapped(file, 0, os.fstat(file.fileno()).st_size)
 
-    def _close(self, handle: Any) -> None:
-        pass  # the map closes with its last reference: a thread may be reading
-
     def __getitem__(self, rows: Any) -> Any:
         """Return `rows`.
 
@@ -104,7 +101,28 @@ class RemoteArray:
             out[place : place + n] = np.frombuffer(raw, self.dtype).reshape(n, *out.shape[1:]) if raw else 0
 
 
-class NpzRows(NpyRows):
+class NamedRows(NpyRows):
+    """The rows of one of several arrays in a file."""
+
+    takes_urls = False
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = name
+        super().__init__(path)
+
+    def _options(self) -> list[Any]:
+        return [self.name]
+
+    def _chosen(self, path: str, names: Collection[str]) -> str:
+        """Return the requested name of those in the file, or the only one."""
+        name = next(iter(names)) if self.name is None and len(names) == 1 else self.name
+        if name not in names:
+            listed = ", ".join(map(repr, list(names)[:20]))
+            raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
+        return str(name)
+
+
+class NpzRows(NamedRows):
     """The rows of one array in a file that ``numpy.savez`` wrote.
 
     Args:
@@ -117,12 +135,6 @@ class NpzRows(NpyRows):
         ArgumentError: there is no array of that name.
     """
 
-    takes_urls = False
-
-    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        self.name = name
-        super().__init__(path)
-
     @classmethod
     def columns(cls, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, NpzRows]:
         """Return an accessor for each array of a file, by name: for all of them, or for `names`.
@@ -134,16 +146,10 @@ class NpzRows(NpyRows):
         chosen = _Names([path])._handle() if names is None else names
         return of_one_length(path, {name: cls(path, name) for name in chosen})
 
-    def _options(self) -> list[Any]:
-        return [self.name]
-
     def _open(self, path: str) -> Any:
         with open(path, "rb") as file:
             members = _members(path, file)
-            name = next(iter(members)) if self.name is None and len(members) == 1 else self.name
-            if name not in members:
-                listed = ", ".join(map(repr, list(members)[:20]))
-                raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
+            name = self._chosen(path, members)
             begin, size, is_stored = members[name]
             if not is_stored:
                 raise SampleReadError(
@@ -165,9 +171,6 @@ class _Names(StoredRows):
     def _open(self, path: str) -> list[str]:
         with open(path, "rb") as file:
             return list(_members(path, file))
-
-    def _close(self, handle: list[str]) -> None:
-        pass
 
 
 def _members(path: str, file: Any) -> dict[str, tuple[int, int, bool]]:

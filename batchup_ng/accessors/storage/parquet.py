@@ -56,9 +56,6 @@ class ParquetRows(ArrowColumn):
 
         return again(), None, again
 
-    def _close(self, handle: Any) -> None:
-        pass  # the map closes with its last reference: a thread may be reading
-
     def _schema(self, handle: Any) -> Any:
         return handle[0].schema_arrow
 
@@ -72,13 +69,10 @@ class ParquetRows(ArrowColumn):
         with contextlib.nullcontext() if source is None else source.telling():
             parts = {"row_groups": range(first, last), "columns": [self.column], "use_threads": False}
             table = file.read_row_groups(**parts)
-            if "timestamp[ns" in str(table.schema.types) and _has_int96(file):
+            columns = (file.schema.column(number) for number in range(len(file.schema)))
+            if "timestamp[ns" in str(table.schema.types) and any(each.physical_type == "INT96" for each in columns):
                 _check_times(table, again(coerce_int96_timestamp_unit="us").read_row_groups(**parts))
         return table.column(self._names[0]).chunks
-
-
-def _has_int96(file: Any) -> bool:
-    return any(file.schema.column(number).physical_type == "INT96" for number in range(len(file.schema)))
 
 
 def _check_times(exact: Any, coarse: Any) -> None:
@@ -133,11 +127,9 @@ class SeekableFile(io.RawIOBase):
             raise error
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, SampleReadError
+from ...errors import SampleReadError
 from .base import of_one_length
-from .npy import NpyRows
+from .npy import NamedRows
 from .open_file import regular
 
 MAX_HEADER_BYTES = 100_000_000
@@ -30,7 +30,7 @@ SAFETENSORS_DTYPES = {
 """The dtypes that NumPy has; the others are bfloat16 and types of 8 bits or fewer."""
 
 
-class SafetensorsRows(NpyRows):
+class SafetensorsRows(NamedRows):
     """The rows of one array of a safetensors file. The array may be larger than memory.
 
     >>> import tempfile
@@ -51,12 +51,6 @@ class SafetensorsRows(NpyRows):
         ArgumentError: there is no array of that name.
     """
 
-    takes_urls = False
-
-    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        self.name = name
-        super().__init__(path)
-
     @classmethod
     def columns(cls, path: str | os.PathLike[str], names: Sequence[str] | None = None) -> dict[str, SafetensorsRows]:
         """Return an accessor for each array of a file: ``ArrayDataSource(SafetensorsRows.columns(path))``.
@@ -72,15 +66,9 @@ class SafetensorsRows(NpyRows):
         header, _ = _header(cls._known(os.fspath(path)))
         return of_one_length(path, {name: cls(path, name) for name in (header if names is None else names)})
 
-    def _options(self) -> list[Any]:
-        return [self.name]
-
     def _open(self, path: str) -> np.ndarray:
         header, start = _header(path)
-        name = next(iter(header)) if self.name is None and len(header) == 1 else self.name
-        if name not in header:
-            listed = ", ".join(map(repr, list(header)[:20]))
-            raise ArgumentError(f"name must be one of the arrays of {path!r}, not {self.name!r}; it has {listed}")
+        name = self._chosen(path, header)
         shape, dtype, begin, end = _place(path, name, header[name])
         if end == begin:
             return np.empty(shape, dtype)

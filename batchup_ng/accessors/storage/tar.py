@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...errors import ArgumentError, ArgumentTypeError
 from ...validation import not_negative, true_or_false
 from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import Files, StoredArray, StoredRows, StoredValues
 from .in_runs import InRuns
-from .index_file import index_path, load_indices, save_index
+from .index_file import indices_of
 from .member_decoding import PICTURE_EXTENSIONS, decoder_of, int64
 from .npy import MAX_NPY_HEADER_BYTES, npy_header
 from .open_file import AnyFile, opened
@@ -155,22 +155,11 @@ class TarShards(InRuns, StoredArray, StoredValues):
         return [self._extensions, self._row_shape, str(getattr(self, "_dtype", None))]
 
     def _samples(self, index: bool) -> Samples:
-        save = true_or_false("index", index)
-        found = load_indices(self.paths, self._stamps, INDEX_FORM)
-        return Samples(self.paths, (self._index(number, each, save) for number, each in enumerate(found)))
-
-    def _index(self, number: int, found: dict[str, np.ndarray] | None, save: bool) -> dict[str, np.ndarray]:
-        path, stamp = self.paths[number], self._stamps[number]
-        if found is not None and believable(found, stamp[0]):
-            return found
-        file = self._handle(number)
-        try:
-            made = scan(file.walk(stamp[0]), stamp[0])
-        except (ValueError, OSError) as error:
-            raise SampleReadError(f"{path!r} cannot be read as a tar: {error}", path) from error
-        if save:
-            save_index(index_path(path, stamp), stamp, made, file)
-        return made
+        made = indices_of(
+            self, INDEX_FORM, believable, lambda file, size: scan(file.walk(size), size),
+            true_or_false("index", index), " as a tar",
+        )  # fmt: skip
+        return Samples(self.paths, made)
 
     def _choose(
         self, samples: Samples, column: Any, decode: Any, shape: Any, dtype: Any,
@@ -228,9 +217,6 @@ class TarShards(InRuns, StoredArray, StoredValues):
     def _open(self, path: str) -> AnyFile:
         return opened(path, self._stamps[self.paths.index(path)])
 
-    def _close(self, handle: AnyFile) -> None:
-        pass  # it is closed with the last reference to it: a thread may be reading
-
     def _file_of_each(self, files: Files, rows: np.ndarray) -> list[Any]:
         """Return the open file of each row."""
         if len(files) == 1:
@@ -238,7 +224,20 @@ class TarShards(InRuns, StoredArray, StoredValues):
         return [*map(files.__getitem__, self._numbers_of(rows).tolist())]
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
-        values = self._contents(files, rows)
+        values: list[Any] = [None] * len(rows)
+        offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
+        ranges = {}
+        each = zip(range(len(rows)), self._file_of_each(files, rows), offsets, sizes, strict=True)
+        for place, file, offset, size in each:
+            try:
+                if isinstance(file, RemoteFile):
+                    ranges[place] = file, offset, size  # fetched at once, below
+                else:
+                    values[place] = file.read(offset, size)
+            except (OSError, EOFError) as error:
+                values[place] = error
+        for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
+            values[place] = content
         for place, found in enumerate(values):
             try:
                 if isinstance(found, Exception):
@@ -248,24 +247,6 @@ class TarShards(InRuns, StoredArray, StoredValues):
             except Exception as error:
                 raise self._unreadable(rows[place : place + 1], error) from error
         return values
-
-    def _contents(self, files: Files, rows: np.ndarray) -> list[Any]:
-        """Return the bytes of the members of `rows`, or the exception for one. URLs are fetched at once."""
-        found: list[Any] = [None] * len(rows)
-        offsets, sizes = self._offsets[rows].tolist(), self._sizes[rows].tolist()
-        ranges = {}
-        each = zip(range(len(rows)), self._file_of_each(files, rows), offsets, sizes, strict=True)
-        for place, file, offset, size in each:
-            try:
-                if isinstance(file, RemoteFile):
-                    ranges[place] = file, offset, size
-                else:
-                    found[place] = file.read(offset, size)
-            except (OSError, EOFError) as error:
-                found[place] = error
-        for place, content in zip(ranges, read_ranges(list(ranges.values())), strict=True):
-            found[place] = content
-        return found
 
     def _fill(self, files: Files, rows: np.ndarray, out: np.ndarray) -> None:
         if self.decode is not None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
+from ...errors import ArgumentError, ArgumentTypeError
 from ...validation import true_or_false
 from .base import Files, StoredValues, runs
 from .in_runs import RUN_BYTES, WINDOW_BYTES
-from .index_file import index_path, load_indices, save_index
+from .index_file import indices_of
 from .open_file import AnyFile, opened
 
 LINE_END = ord("\n")
@@ -63,6 +63,8 @@ class TextLines(StoredValues):
     """
 
     takes_urls = True
+    natural_window = WINDOW_BYTES // RUN_BYTES
+    """How many blocks of `natural_block` rows a shuffle may mix and still read each block once."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
@@ -76,7 +78,8 @@ class TextLines(StoredValues):
         self.decode = decode
         self.runs_user_code = decode is not None
         super().__init__([path])
-        self._bounds = self._found(save)
+        (found,) = indices_of(self, {"bounds": "<i8"}, _believable, _index, save)
+        self._bounds = found["bounds"]
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -86,28 +89,8 @@ class TextLines(StoredValues):
         """How many neighbouring rows are as cheap to read together as one."""
         return max(1, RUN_BYTES * len(self) // max(1, int(self._bounds[-1])))
 
-    @property
-    def natural_window(self) -> int:
-        """How many such blocks a shuffle may mix and still read each block once."""
-        return WINDOW_BYTES // RUN_BYTES
-
     def _options(self) -> list[Any]:
         return [self._encoding, self._errors, self._keep_end]
-
-    def _found(self, save: bool) -> np.ndarray:
-        """Return where each line begins, and the end of the last: ``(n + 1,) int64``."""
-        path, stamp = self.paths[0], self._stamps[0]
-        loaded = next(load_indices([path], [stamp], {"bounds": "<i8"}))
-        if loaded is not None and _believable(loaded["bounds"], stamp[0]):
-            return loaded["bounds"]
-        file = self._handle()
-        try:
-            bounds = _bounds(file, stamp[0])
-        except (OSError, EOFError, ValueError) as error:
-            raise SampleReadError(f"{path!r} cannot be read: {error}", path) from error
-        if save:
-            save_index(index_path(path, stamp), stamp, {"bounds": bounds}, file)
-        return bounds
 
     def sample_name(self, row: int) -> str | None:
         """Return ``"PATH:LINE"``, lines counted from 1 as editors do."""
@@ -115,9 +98,6 @@ class TextLines(StoredValues):
 
     def _open(self, path: str) -> AnyFile:
         return opened(path, self._stamps[0])
-
-    def _close(self, handle: AnyFile) -> None:
-        pass  # closed with the last reference: a thread may be reading
 
     def _values(self, files: Files, rows: np.ndarray) -> list[Any]:
         file: AnyFile = files[0]
@@ -140,8 +120,8 @@ class TextLines(StoredValues):
         return row if self.decode is None else self.decode(row)
 
 
-def _bounds(file: AnyFile, size: int) -> np.ndarray:
-    """Return where each line of a file of `size` bytes begins, and the end of the last line.
+def _index(file: AnyFile, size: int) -> dict[str, np.ndarray]:
+    """Return where each line of a file of `size` bytes begins, and the end of the last line: ``(n + 1,) int64``.
 
     Raises:
         ValueError: the file is compressed.
@@ -154,10 +134,11 @@ def _bounds(file: AnyFile, size: int) -> np.ndarray:
         part = np.frombuffer(raw, np.uint8)
         found.append(np.flatnonzero(part == LINE_END) + (start + 1))
     bounds = np.concatenate(found)
-    return bounds if bounds[-1] == size else np.append(bounds, size)
+    return {"bounds": bounds if bounds[-1] == size else np.append(bounds, size)}
 
 
-def _believable(bounds: np.ndarray, size: int) -> bool:
+def _believable(index: dict[str, np.ndarray], size: int) -> bool:
+    bounds = index["bounds"]
     return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == size and bool((np.diff(bounds) > 0).all())
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import chunks
-from batchup_ng.accessors.storage.chunk_cache import TABLE_BYTES
 from batchup_ng.accessors.storage.chunks import EvenChunks
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
@@ -34,9 +33,6 @@ class Chunked(EvenChunks):
 
     def _open(self, path: str) -> Any:
         return np.load(path)
-
-    def _close(self, handle: Any) -> None:
-        pass
 
     def _read_chunk(self, handle: np.ndarray, number: int, out: np.ndarray) -> None:
         with open(f"{self.paths[0]}.log", "ab", buffering=0) as log:
@@ -148,14 +144,6 @@ def test_the_order_by_blocks_does_not_depend_on_the_room_for_chunks(
     monkeypatch.setattr(chunks.ChunkCache, "room", lambda _: 3 * 128)  # so little memory is free
     with pytest.warns(bu.CacheWarning, match="has room for 48 of them"):
         opened(1 << 20)
-
-
-def test_memory_is_bounded_by_the_cache(tmp_path: Path) -> None:
-    path, _ = saved(tmp_path, 4096, (256,))
-    rows = Chunked(path, 16, cache=1 << 20)
-    rows[::3]
-    rows[::-2]
-    assert os.fstat(rows._cache._share().file.fd).st_blocks * 512 <= (1 << 20) + TABLE_BYTES
 
 
 def test_a_pickle_of_what_each_process_keeps_needs_no_shared_chunks(tmp_path: Path) -> None:

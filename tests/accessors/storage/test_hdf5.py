@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from pathlib import Path
@@ -212,19 +211,6 @@ def test_a_close_by_another_thread_in_mid_reading_costs_no_row(tmp_path: Path, m
         assert_same_rows(accessor[:], expected)
         assert left == [0]
         accessor.close()
-
-
-def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None:
-    for options in ({}, {"chunks": (3, 3, 2), "compression": "gzip"}):
-        other = written(tmp_path / "other.h5", ROWS + 7, **options).read_bytes()
-        rows = bu.Hdf5Rows(written(tmp_path / "x.h5", **options))
-        check(rows, ROWS)
-        (tmp_path / "x.h5").write_bytes(other)
-        os.utime(tmp_path / "x.h5", ns=(1, 1))
-        with pytest.raises(SampleReadError, match="has changed since"):
-            rows[0]
-        check(bu.Hdf5Rows(tmp_path / "x.h5"), ROWS + 7)
-        rows.close()
 
 
 def test_a_cache_without_room_for_a_chunk_is_refused(tmp_path: Path) -> None:

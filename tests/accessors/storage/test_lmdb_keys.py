@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.accessors.storage.lmdb_keys import PackedKeys, listed, numbered
+from batchup_ng.accessors.storage.lmdb_keys import PackedKeys, numbered
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=20))
@@ -35,7 +35,3 @@ def test_numbers_of_one_width_are_recognised(prefix: str, width: int, first: int
         assert len(found) == count
         assert found.of(np.array([0, count - 1])) == keys
     assert numbered(keys[0], keys[1], count + 1) is None
-
-
-def test_listed_keys_may_be_text() -> None:
-    assert listed(["ü", b"\xff"]).of(np.array([0, 1])) == ["ü".encode(), b"\xff"]

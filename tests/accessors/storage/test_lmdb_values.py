@@ -16,7 +16,8 @@ from batchup_ng.errors import SampleReadError
 
 pytest.importorskip("lmdb", reason="lmdb is not installed")
 
-from .test_lmdb import numbered, png, written
+from .test_lmdb import numbered, written
+from .test_tar import png
 
 OPTIONAL, REPEATED = 1, 3
 BYTES, FLOAT, INT32, BOOL = 12, 2, 5, 8

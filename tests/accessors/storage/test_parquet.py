@@ -67,20 +67,6 @@ def test_what_pandas_writes_is_read(tmp_path: Path) -> None:
     assert bu.ParquetRows(tmp_path / "x.parquet", "count", fill=0)[:].tolist() == [1, 0, 3]
 
 
-def test_a_row_group_is_read_to_its_end_though_another_thread_closes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pq.write_table(pa.table({"x": range(9)}), tmp_path / "x.parquet")
-    rows, decoded = bu.ParquetRows(tmp_path / "x.parquet", "x"), bu.ParquetRows._decoded
-
-    def closed_meanwhile(self: Any, *args: Any) -> Any:
-        rows.close()
-        return decoded(self, *args)
-
-    monkeypatch.setattr(bu.ParquetRows, "_decoded", closed_meanwhile)
-    assert rows[:].tolist() == list(range(9))
-
-
 def test_open_files_take_no_descriptors(tmp_path: Path) -> None:
     for number in range(20):
         pq.write_table(pa.table({"x": [number]}), tmp_path / f"{number:02}.parquet")

@@ -292,18 +292,6 @@ def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Serve
         rows[:]
 
 
-def test_samples_that_cannot_be_had_are_skipped_like_any_other(server: Server) -> None:
-    for row in range(6):
-        (server.folder / f"{row}").write_bytes(b"%d" % row)
-    urls = [server.url(str(row)) for row in range(6)]
-    (server.folder / "2").unlink()
-    source = bu.ArrayDataSource([bu.FileBytes(urls), np.arange(6)])
-    with pytest.warns(bu.SampleWarning, match="left out a sample: row 2"):
-        assert [n.tolist() for _, n in source.batch_iterator(3, on_error="skip")] == [[0, 1], [3, 4, 5]]
-    with pytest.raises(SampleReadError, match=r"row 2, 'http.*/2', cannot be read \(FileNotFoundError: No such file\)"):
-        list(source.batch_iterator(3))
-
-
 def test_from_file_reads_urls(server: Server) -> None:
     columns = {"x": ROWS, "y": np.arange(7)}
     for name in ("x.tar", "x.parquet", "x.npy"):

@@ -158,22 +158,3 @@ def test_s10_whatever_an_index_holds_the_rows_are_right(tmp_path: Path, data: An
     rows = bu.TarShards(path)
     assert rows[:] == CONTENTS
     assert rows.keys[:] == ["0", "1", "2"]
-
-
-@MUTATIONS
-@given(st.data())
-def test_s10_whatever_an_index_claims_is_of_our_tar_or_our_error(tmp_path: Path, data: Any) -> None:
-    path = tmp_path / "x.tar"
-    if not path.exists():
-        write(path, [(f"{row}.bin", content) for row, content in enumerate(CONTENTS)])
-    stamp = path.stat().st_size, path.stat().st_mtime_ns
-    numbers = st.lists(st.integers(-1, 3) | st.integers(-(1 << 63), (1 << 63) - 1), max_size=4)
-    claims = {name: np.array(data.draw(numbers), np.int64) for name in module.INDEX_FORM}
-    letters = {name: np.frombuffer(data.draw(st.binary(max_size=8)), np.uint8) for name in ("keys", "names")}
-    save_index(f"{path}.index", stamp, {**claims, **letters}, OpenFile(str(path)))
-    try:
-        rows = bu.TarShards(path)
-        assert all(len(row) <= stamp[0] for row in rows[:])
-        assert len(rows.keys[:]) == len(rows)
-    except BatchupError:
-        pass

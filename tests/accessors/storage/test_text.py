@@ -133,7 +133,7 @@ def test_where_lines_begin_is_kept_beside_the_file(tmp_path: Path, monkeypatch: 
     for damaged in (b"", index.read_bytes()[:-1], index.read_bytes()[:-8] + b"\xff" * 8):
         index.write_bytes(damaged)
         assert bu.TextLines(path)[:] == ["a", "bc"]
-    monkeypatch.setattr(text, "_bounds", None)
+    monkeypatch.setattr(text, "_index", None)
     assert bu.TextLines(path)[:] == ["a", "bc"]
 
 
