@@ -67,9 +67,9 @@ class Loader:
     The buffer stays full from one epoch to the next. If a loop is left early, its epoch ends when the next begins.
 
     Args:
-        data: A data source; an array, or a list, tuple or dict of arrays of one length; or a data set with ``__len__``
-            and ``__getitem__(int)``, for example from torch or Hugging Face, or a list with a tuple or dict for each
-            sample.
+        data: A data source; an array or accessor, or a list, tuple or dict of them, of one length; or a data set with
+            ``__len__`` and ``__getitem__(int)``, for example from torch or Hugging Face, or a list with a tuple or dict
+            for each sample.
         batch_size: Samples in a batch; the last may have fewer.
         shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of the seed and of the
             epoch's number. True: a seed drawn now from NumPy's global state; saved states contain it. A generator: the
@@ -490,7 +490,7 @@ def source_of(data: Any) -> AbstractDataSource:
             f"data is a {type(data).__name__} of pandas, which is indexed by label, not by row; pass its columns as "
             f"arrays: {{name: table[name].to_numpy() for name in table}}"
         )
-    if isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray) or hasattr(data, "read_into"):
         return ArrayDataSource([data])
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict)):
         return ArrayDataSource([MapStyle(data)])

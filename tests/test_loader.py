@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import os
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
@@ -72,6 +74,20 @@ def test_collate_makes_batches_of_samples() -> None:
 
     with bu.Loader(Pairs(), 5, collate=total, pool="serial") as loader:
         assert [(int(x[0]), y) for x, y in loader] == [(10, 30), (35, 255)]
+
+
+def test_an_accessor_alone_is_read_as_in_a_source(tmp_path: Path) -> None:
+    for number in range(6):
+        noise = np.random.RandomState(number).randint(0, 256, (20, 20, 3), np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{number}.png")
+    pictures = bu.ImageFiles(sorted(tmp_path.iterdir()), size=8, crop="random")
+    in_source = bu.ArrayDataSource([pictures])
+    with bu.Loader(pictures, 4, shuffle=3, pool="serial") as alone, bu.Loader(in_source, 4, shuffle=3) as within:
+        epochs = [[[x for (x,) in loader] for _ in range(2)] for loader in (alone, within)]
+    for batch, expected in zip(itertools.chain(*epochs[0]), itertools.chain(*epochs[1]), strict=True):
+        assert np.array_equal(batch, expected)
+    first, second = ({picture.tobytes() for picture in np.concatenate(epoch)} for epoch in epochs[0])
+    assert not first & second, "an epoch repeats the random crops of the one before"
 
 
 @pytest.mark.parametrize(
