@@ -83,7 +83,8 @@ class Loader:
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
             ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
-        buffer: The most batches that are under way or done, ahead of the consumer.
+        buffer: The most batches that are under way or done, ahead of the consumer. They are fewer if they would take
+            more than a quarter of the free memory, or 1 GB.
         on_error: The action for samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
         timeout: Seconds that a sample may take; None for any time.
@@ -167,7 +168,8 @@ class Loader:
     def __iter__(self) -> Any:
         """Begin the next epoch and return the iterator of its batches. If the current epoch was left early, end it.
 
-        An epoch begins with the request for its first batch: some frameworks call ``iter`` more often than they loop.
+        This call starts the workers and the first batches. An epoch counts as begun with the request for its first
+        batch, because some frameworks call ``iter`` more often than they loop.
         """
         progress, began = self._progress, time.perf_counter()
         with progress.lock:
@@ -177,7 +179,7 @@ class Loader:
             try:
                 if progress.inner is None or not progress.inner.untouched:
                     if progress.inner is not None and not progress.inner.asked:
-                        progress.series = None  # it has handed out the epoch that is to begin again
+                        progress.series = None  # the epoch was closed before its first batch, and is to begin again
                     if progress.series is None:
                         progress.series = series_of_epochs(self._behind(), self._options_of(number), None, state)
                     progress.inner = None

@@ -1,4 +1,4 @@
-"""Announces rows to the system before they are read from a file that is larger than memory.
+"""Pages of mapped files: announces rows before they are read, maps files, copies rows that may be cut off.
 
 By default the system reads up to megabytes of a mapped file around a page, and the reader waits each time. If the file
 fits into memory, all of it is needed sooner or later. For a larger file, these functions announce the next rows. The

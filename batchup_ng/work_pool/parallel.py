@@ -1,4 +1,4 @@
-"""Data sources whose batches are made by the workers of a pool.
+"""Nodes whose batches the workers of a pool make, and the sources that show them.
 
 Ownership. Each ``batch_iterator`` owns one runner. Workers get the node of the source once, as a shared constant, then
 the rows and the key of each batch.
@@ -51,7 +51,7 @@ class PoolNode(RunsEpochs):
         options: Facts for ``repr``, by name.
     """
 
-    is_random_access = False
+    is_random_access = False  # no other node reads rows through it; its epochs may have a plan
     maps: tuple[MapNode, ...] = ()
 
     def __init__(self, source: Node, pool: Pool, bound: ByteBound, **options: Any) -> None:

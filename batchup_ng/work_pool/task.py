@@ -162,7 +162,7 @@ class Pool:
     """A pool for streams and sources: :class:`~.base.AbstractWorkerPool` without the methods that make them."""
 
     buffers: Any = FRESH
-    """The memory that workers take; sent to them as an argument."""
+    """The memory for results. Threads use it directly. For other processes it is a stand-in, and they use their own."""
     own_thread: bool = False
     """Whether tasks run on the consumer's own thread."""
     lends_threads: bool = False

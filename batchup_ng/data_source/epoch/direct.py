@@ -1,4 +1,4 @@
-"""The runners that make each batch on request, on the consumer's own thread. Every pool must give the same batches."""
+"""The runners that make each batch on request, on the consumer's own thread. Every pool must give their batches."""
 
 from __future__ import annotations
 

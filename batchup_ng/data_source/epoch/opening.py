@@ -1,4 +1,4 @@
-"""The steps that open an epoch: options, state, plan, runner, iterator.
+"""An epoch: its options, its plan, how far it is, its state; and the steps that open it.
 
 :func:`prepare` takes the options and checks a state. The node makes the plan, from that state on. Then :mod:`.starting`
 starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.

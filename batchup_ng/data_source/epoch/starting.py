@@ -1,4 +1,7 @@
-"""Starts the runner of an epoch: of a pool, of a plan on the consumer's thread, or of a stream on that thread."""
+"""Starts the runner of an epoch: of a pool, of a plan on the consumer's thread, or of a stream on that thread.
+
+It stands apart from :mod:`.opening` because the runners import that module.
+"""
 
 from __future__ import annotations
 

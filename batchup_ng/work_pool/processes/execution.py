@@ -1,7 +1,7 @@
 """The execution of a task in a worker process: it runs the task and pickles the result.
 
-The thread that ran the task pickles the result and loads it again. If the result cannot be sent, the error names the
-part that fails. Other modules send the answer.
+The thread that ran the task prepares the result: arrays, in a tuple or a dict, are only described. Any other result is
+pickled and loaded again, so that an error can name the part that cannot be sent. Other modules send the answer.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class TaskRunner:
 
     def answer(self, frame: Frame) -> Answer:
         """Run the task of a TASK or BATCH frame. Return the answer with its result or its exception."""
+        # The pool appends the slot for the result as the last buffer. Arguments are never in a slot.
         slot = frame.buffers.pop() if frame.buffers and type(frame.buffers[-1]) is Placed else None
         memory = TaskMemory(self._view, slot, self._scratch)
         try:

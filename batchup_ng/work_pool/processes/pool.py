@@ -133,6 +133,8 @@ class WorkerProcessPool(AbstractWorkerPool):
     def shared_constant(self, x: Any) -> SharedConstant:
         """Return a stand-in for `x`. `x` reaches each worker once and must not change afterwards.
 
+        The first call starts the processes.
+
         Args:
             x: Any object that can be pickled.
 

@@ -4,9 +4,9 @@ A consumer that waits for a result takes the turn, if it is free, and reads unti
 another thread for each result, and to be woken by it, costs more than the work. Other consumers sleep until the reader
 hands over their results. From time to time (:meth:`.ProcessJob.wait`) they check whether the turn is free.
 
-While no consumer reads, the dispatcher's thread does. A consumer that waits relieves it. That thread then naps for
-:data:`.REST_SECONDS` after the messages that it is waiting for, and the consumer finds the turn free. It keeps the turn
-while it waits for messages: a consumer does not wake it.
+While no consumer reads, the dispatcher's thread does. A consumer that finds it reading leaves it the turn, and does not
+wake it. After its next messages that thread naps for :data:`.REST_SECONDS`, in which a consumer that tries again finds
+the turn free.
 
 Locks. `_lock` is the turn. Only its owner calls `read`, and `read` may take the pool's lock. No thread waits for the
 turn with the pool's lock held: only the dispatcher's thread ever waits for the turn. `open` and `_relieved` need no
