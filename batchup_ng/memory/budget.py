@@ -45,6 +45,9 @@ KINDS = ("slots", "buffers", "copies", "cached rows", "decoded chunks", "worker 
 NAMED = 3
 """Holders that an error names."""
 
+LOOK_EVERY = 4 << 20
+"""Bytes that caches may take before the free memory of the system is looked at again."""
+
 FEW = 64
 """Entries of a list below which the dead ones are not looked for."""
 
@@ -119,6 +122,7 @@ class MemoryBudget:
         self._holders: Living[Holder] = Living()
         self._limit: int | None = None
         self._is_set = False
+        self._unlooked, self._spares = 0, True
 
     @property
     def limit(self) -> int | None:
@@ -147,6 +151,7 @@ class MemoryBudget:
     def free(self) -> float:
         """Return the bytes that may be taken now; infinity if nothing is known."""
         free = limits.available() - sum([holder.untouched() for holder in self._holders.all()])
+        free = min(free, limits.addresses_left())  # promised memory is mapped, so it counts there already
         if self.limit is not None:
             free = min(free, self.limit - sum(self.table().values()))
         return max(0.0, free)
@@ -168,6 +173,16 @@ class MemoryBudget:
         for holder in self._holders.all():
             holder.give_back(Step.READ_AHEAD, nbytes)
         return False
+
+    def spares(self, nbytes: int) -> bool:
+        """Return whether the system has memory to spare for `nbytes` of a cache, beside what the program needs.
+
+        Looks again only after each :data:`LOOK_EVERY` bytes.
+        """
+        self._unlooked += nbytes
+        if self._unlooked >= LOOK_EVERY:
+            self._unlooked, self._spares = 0, limits.can_spare()
+        return self._spares
 
     def returnable(self) -> int:
         """Return the bytes that holders can give back at once."""
