@@ -117,6 +117,8 @@ class ByteBound(Holder):
 
     def saw(self, batch: Any) -> None:
         """Record the size of a batch."""
+        if BUDGET.is_over:
+            BUDGET.settle()
         nbytes = 0
         if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
             nbytes = sum([part.nbytes for part in batch])

@@ -3,8 +3,8 @@
     python -m benchmarks.limits.program NAME FOLDER SCALE
 
 Peaks are proportional (PSS), of anonymous and shared memory of this process and its children. Pages of files on disks
-do not count. The baseline is subtracted: the same measure when all processes of the pool are up and each has read one
-row of small data of the same kind, so that it has loaded the libraries. It includes the arrays of the program.
+do not count. The baseline is subtracted: the same measure when all processes of the pool are up, and each has read one
+row of small data of the same kind. They have loaded the libraries then. It includes the arrays of the program.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def used(name: str, folder: Path, seconds: float) -> None:
 
 
 def first_numbers(batch: Any) -> np.ndarray:
-    """Return a number of each row of the last column of a batch, which tells the row in all data but images."""
+    """Return the first number of each row of the last column of a batch. It is the row, except in images."""
     last = list(batch.values())[-1] if isinstance(batch, dict) else batch[-1]
     return np.asarray(last).reshape(len(last), -1)[:, 0]
 

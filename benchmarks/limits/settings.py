@@ -23,7 +23,7 @@ class Setting:
     """One program.
 
     Args:
-        title: What it reads, with which pool.
+        title: Its data and its pool.
         limit: The limit on memory in MB.
         make: Writes the data for a scale between 0 and 1 to a folder.
         source: Opens them there.

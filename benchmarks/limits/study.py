@@ -65,7 +65,7 @@ def page(command: str, found: Sequence[dict[str, Any]]) -> str:
     system = f"{len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.machine()}"
     told = f"`{command}`, {date.today().isoformat()}: {system}, Python {platform.python_version()}."
     rows = table(HEAD, [row(figures) for figures in found])
-    return f"## limits: programs under a limit on memory\n\n{told}\n\n{rows}\n"
+    return f"## limits: programs under a limit on memory\n\n{told}\n\n<!-- table -->\n\n{rows}\n"
 
 
 def row(figures: dict[str, Any]) -> list[str]:

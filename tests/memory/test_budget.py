@@ -16,37 +16,18 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors import cached, shared_rows
 from batchup_ng.accessors.storage import chunk_cache
 from batchup_ng.accessors.storage.chunk_cache import ChunkCache
-from batchup_ng.memory import budget as budgets
-from batchup_ng.memory import leases, limits
-from batchup_ng.memory.budget import KINDS, Claim, Holder, Living, MemoryBudget, MemoryTable, Step
+from batchup_ng.memory import limits
+from batchup_ng.memory.budget import KINDS, Claim, Holder, MemoryBudget, MemoryTable, Step
 from batchup_ng.memory.leases import BufferPool
-from batchup_ng.work_pool import prefetch_buffer
 from batchup_ng.work_pool.prefetch_buffer import ByteBound
-from batchup_ng.work_pool.processes import pool as pools_of_processes
-from batchup_ng.work_pool.processes import shared_arrays, shared_memory
+from batchup_ng.work_pool.processes import shared_arrays
 from batchup_ng.work_pool.processes.shared_memory import Arena, SlotPool
 from tests.work_pool.processes.serialization_helpers import crossing
 
 MB = 1 << 20
 BYTES = np.dtype(np.uint8)
-ASKING = (
-    budgets, cached, chunk_cache, prefetch_buffer, leases, pools_of_processes, shared_arrays, shared_memory, shared_rows
-)  # fmt: skip
-"""The modules that ask the budget of the program."""
-
-
-@pytest.fixture
-def budget(monkeypatch: pytest.MonkeyPatch) -> MemoryBudget:
-    """A budget of this test's own, without a limit, for all that is made from now on."""
-    made = MemoryBudget()
-    made.set_limit(None)
-    for module in ASKING:
-        monkeypatch.setattr(module, "BUDGET", made)
-    monkeypatch.setattr(chunk_cache, "_caches", Living())
-    return made
 
 
 @pytest.fixture

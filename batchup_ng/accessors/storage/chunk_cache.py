@@ -351,7 +351,7 @@ class _Share:
 def _room(limit: int) -> int:
     """Return the bytes that the chunks of a new cache may take. Others give back all beyond an equal part."""
     left, part = _room_for_all()
-    if limits.addresses_left() < math.inf:  # what others give back stays mapped, so each has its part at once
+    if limits.addresses_left() < math.inf:  # a chunk that is given back stays mapped
         return max(0, min(limit, left, (left + sum([cache.room_made() for cache in _caches.all()])) // _users()))
     for cache in sorted(_caches.all(), key=lambda cache: -cache.room_made()):
         missing, beyond = min(limit, part) - left, cache.room_made() - part

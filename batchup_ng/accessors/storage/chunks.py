@@ -209,7 +209,7 @@ class ChunkedArray(StoredArray):
         """
         if self._small is not None:
             return self._small
-        chunks = int(self._located(np.array([max(0, len(self) - 1)]))[0][0]) + 1
+        chunks = int(self._located(np.array([len(self) - 1]))[0][0]) + 1 if len(self) else 1
         self._cache.limit = min(self._cache.limit, chunks * self._chunk_bytes)
         fits = len(self) <= self.chunk_rows and self._chunk_bytes <= self._cache.limit
         self._small = fits and self._whole.fits(self._chunk_bytes)
