@@ -32,6 +32,7 @@ import enum
 import itertools
 import math
 import os
+import resource
 import weakref
 from typing import Any, Generic, TypeVar
 
@@ -48,6 +49,9 @@ KINDS = ("slots", "buffers", "copies", "cached rows", "decoded chunks", "worker 
 
 NAMED = 3
 """Holders that an error names."""
+
+ADDRESSES = 0.75
+"""Part of the addresses that may be taken: threads' stacks and the allocator map some 100 MB that they never use."""
 
 LOOK_EVERY = 4 << 20
 """Bytes that caches may take before the free memory of the system is looked at again."""
@@ -161,7 +165,8 @@ class MemoryBudget:
     def free(self) -> float:
         """Return the bytes that may be taken now; infinity if nothing is known."""
         free = limits.available() - sum([holder.untouched() for holder in self._holders.all()])
-        free = min(free, limits.addresses_left())  # promised memory is mapped, so it counts there already
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            free = min(free, limits.addresses_left() * ADDRESSES)  # promised memory is mapped: it counts there already
         if self.limit is not None:
             free = min(free, self.limit - sum(self.table().values()))
         return max(0.0, free)
