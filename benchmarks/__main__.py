@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.cluster import scenarios  # imports the library, which other studies must not do here
 
         return scenarios.main(arguments[1:])
+    if arguments[:1] == ["limits"]:
+        from benchmarks.limits import study
+
+        return study.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -72,7 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
-    parser.epilog = "A simulation of actors on many nodes has options of its own: python -m benchmarks cluster --help"
+    parser.epilog = (
+        "Two have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, and "
+        "programs under a limit on memory, python -m benchmarks limits --help"
+    )
     add = parser.add_argument
     add("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
     add("--peers", help="families or variants, comma-separated (default: the usual ones)")

@@ -34,6 +34,12 @@ FILE_LAYOUT_VERSION = 2
 SHARE_OF_FREE_MEMORY = 0.8
 """Part of the free memory that rows may take; the rest is for batches and the remaining program."""
 
+SHORT = (
+    "the system has no memory to spare, so the other rows are read from their accessors in each epoch; pass where=, a "
+    "folder on a disk, or a lower limit="
+)
+"""The warning of all caches that find no memory: Python shows it once in each process."""
+
 
 class Cached:
     """The rows of an accessor. Each row is read from it once, and then kept: decode once, train many epochs.
@@ -166,7 +172,8 @@ class Cached:
                     if not self._told:
                         self._told = True
                         do = "delete it, and begin anew" if error.errno == errno.ESTALE else "make room"
-                        warn_consumer(f"{self!r} cannot keep all rows: {error}; {do}", CacheWarning)
+                        said = f"{self!r} cannot keep all rows: {error}; {do}"
+                        warn_consumer(SHORT if error.errno == errno.ENOMEM else said, CacheWarning)
                     return
 
 

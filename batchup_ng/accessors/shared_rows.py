@@ -180,6 +180,8 @@ class SharedRows(Holder):
         """
         if self.lost():
             raise OSError(errno.ESTALE, "its file was cut short by another program")
+        if self.form.path is None and not BUDGET.spares(self.form.row_bytes):
+            raise OSError(errno.ENOMEM, "the system has no memory to spare")
         start = self.form.start + row * self.form.row_bytes
         end = self._file.write(data, start)
         map_pages(self._mapped, start, end)  # else the second epoch is a third slower (measured)

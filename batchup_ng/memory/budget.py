@@ -11,9 +11,13 @@ They count from the start with all the memory that they were promised. The syste
 
 Giving back. If a request does not fit, holders give back in this order: free lists; then decoded chunks, which are
 decoded again when they are needed; then all read-ahead goes down to one batch a worker. The first two give memory at
-once, the third as batches are used. If that is not enough, a batch comes over a socket instead of a slot, and a copy of
-an array lies on a disk or is an error that names the largest holders. A batch that the loop needs now is always made.
-So a limit never changes rows or their order.
+once, the third as batches are used: while `is_over` is set, each batch that arrives lets holders give back what has
+become free. If that is not enough, a batch comes over a socket instead of a slot, and a copy of an array lies on a disk
+or is an error that names the largest holders. A batch that the loop needs now is always made. So a limit never changes
+rows or their order.
+
+The system. Promises are made before workers start, and interpreters do not count. So caches ask :meth:`spares` while
+they fill, and stop where little is left of the machine or the container.
 
 Processes. The budget of the pool's process counts all memory that processes share. A worker process has a limit of its
 own, a part of this one, for its own buffers. The number travels with the start of the worker.
@@ -28,6 +32,7 @@ import enum
 import itertools
 import math
 import os
+import resource
 import weakref
 from typing import Any, Generic, TypeVar
 
@@ -44,6 +49,12 @@ KINDS = ("slots", "buffers", "copies", "cached rows", "decoded chunks", "worker 
 
 HOLDERS_NAMED = 3
 """Holders that an error names."""
+
+ADDRESSES = 0.75
+"""Part of the addresses that may be taken: threads' stacks and the allocator map some 100 MB that they never use."""
+
+LOOK_EVERY = 4 << 20
+"""Bytes that caches may take before the free memory of the system is looked at again."""
 
 FEW_REFS = 64
 """Entries of a list below which the dead ones are not looked for."""
@@ -113,12 +124,19 @@ class Claim(Holder):
 
 
 class MemoryBudget:
-    """The limit and the holders of one program. Safe to use from several threads."""
+    """The limit and the holders of one program. Safe to use from several threads.
+
+    Attributes:
+        is_over: Whether the holders may have more than the limit. Memory that becomes free is given back then.
+    """
+
+    is_over = False
 
     def __init__(self) -> None:
         self._holders: Living[Holder] = Living()
         self._limit: int | None = None
         self._is_set = False
+        self._unlooked, self._spares = 0, True
 
     @property
     def limit(self) -> int | None:
@@ -147,6 +165,8 @@ class MemoryBudget:
     def free(self) -> float:
         """Return the bytes that may be taken now; infinity if nothing is known."""
         free = limits.available() - sum([holder.untouched() for holder in self._holders.all()])
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            free = min(free, limits.addresses_left() * ADDRESSES)  # promised memory is mapped: it counts there already
         if self.limit is not None:
             free = min(free, self.limit - sum(self.table().values()))
         return max(0.0, free)
@@ -167,7 +187,23 @@ class MemoryBudget:
             return True
         for holder in self._holders.all():
             holder.give_back(Step.READ_AHEAD, nbytes)
+        self.is_over = True
         return False
+
+    def settle(self) -> None:
+        """Give back what has become free, until the holders have no more than the limit."""
+        missing = 0 if self.limit is None else sum(self.table().values()) - self.limit
+        self.is_over = missing > 0 and self.give_back(missing) < missing
+
+    def spares(self, nbytes: int) -> bool:
+        """Return whether the system has memory to spare for `nbytes` of a cache.
+
+        Looks again only after each :data:`LOOK_EVERY` bytes.
+        """
+        self._unlooked += nbytes
+        if self._unlooked >= LOOK_EVERY:
+            self._unlooked, self._spares = 0, limits.can_spare()
+        return self._spares
 
     def returnable(self) -> int:
         """Return the bytes that holders can give back at once."""
@@ -248,7 +284,8 @@ def memory_limit(size: int | str | None) -> None:
     Without a call, the environment variable ``BATCHUP_NG_MEMORY`` sets the limit; without it, free memory and the
     limits of the container and the process do, which always hold. Call it before you make pools and caches: they
     divide the free memory when they are made. A limit never changes rows or their order. A batch that the loop needs
-    now is made even if it alone is larger.
+    now is made even if it alone is larger, with a ``SharedMemoryWarning``. A lower limit is reached as batches are
+    used; workers keep the part that they were given at their start.
 
     Args:
         size: Bytes as an int, or a string such as ``"500MB"``, ``"8GB"`` or ``"8GiB"``; None removes the limit.

@@ -30,6 +30,9 @@ A copy to a place a little farther in its page is slow: a store delays a load fr
 bits.
 """
 
+LIMITED_SHARE = 0.25
+"""Part of a limit that the free blocks of one size may have."""
+
 SMALLEST_LEASE = 1 << 16
 """Bytes below which fresh memory from the allocator is cheaper than a lease (a lease costs some 3 µs)."""
 
@@ -132,6 +135,8 @@ class BufferPool(Buffers, Holder):
         free = self._free.get(size)
         if free is None:
             most = max(1, min(self._most_free, self._most_bytes // size))
+            if BUDGET.limit is not None:  # free memory goes to the system then, not to the list, and others may take it
+                most = min(most, int(BUDGET.limit * LIMITED_SHARE) // size)
             free = self._free.setdefault(size, collections.deque(maxlen=most))
         try:
             block = free.pop().block
@@ -139,8 +144,7 @@ class BufferPool(Buffers, Holder):
             if self.free_bytes() + size > self._most_bytes:
                 for other in list(self._free.values()):
                     other.clear()
-            BUDGET.within(size)
-            memory = np.empty(size + PAGE, np.uint8)
+            memory = _fresh(size)
             self._blocks.add(memory)
             block = Block(memory.ctypes.data + (IN_PAGE - memory.ctypes.data) % PAGE, size, -1, memory)
         return np.asarray(Lease(block, shape, dtype.str, free))
@@ -164,6 +168,22 @@ class BufferPool(Buffers, Holder):
         for free in list(self._free.values()):
             free.clear()
         self._free.clear()
+
+
+def _fresh(size: int) -> np.ndarray:
+    """Return new memory of at least `size` bytes from any place in a page on. Others give some back if it is short.
+
+    Raises ``MemoryError`` if the system has none even then.
+    """
+    BUDGET.within(size)
+    try:
+        return np.empty(size + PAGE, np.uint8)
+    except MemoryError:
+        BUDGET.make_room(size)
+    try:
+        return np.empty(size + PAGE, np.uint8)
+    except MemoryError as error:
+        raise MemoryError(f"the system has no {size} bytes for a part of a batch ({BUDGET.in_words()})") from error
 
 
 def on_lease(block: Block, free: collections.deque[Returned]) -> np.ndarray:

@@ -1,7 +1,8 @@
 """The memory that this process may still use, and the limits of its container or other control group.
 
-Free memory is the least of three: the free memory of the machine, the rest in the control groups of a container, and
-the rest in the limits on the process. Cached pages of files that may be dropped count as free, as in ``MemAvailable``.
+Free memory is the least of three: the free memory of the machine, the rest in the control groups of a container
+(:func:`available`), and the rest in the limits on the process. Cached pages of files that may be dropped count as free,
+as in ``MemAvailable``.
 
 A process is in a group of groups; each level may set a limit. Version 2 has one tree, version 1 has one tree for each
 resource. Inside a container the path in ``/proc/self/cgroup`` may not be visible; then the visible root is the
@@ -20,6 +21,9 @@ from ..signals import InterruptsHeld
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
+SPARE = 1 / 10
+"""Part of the memory that caches leave free, for the remaining program and its processes."""
+
 MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -29,25 +33,40 @@ may be dropped."""
 
 
 def available() -> float:
-    """Return the bytes that this process may still use; infinity if nothing is known.
+    """Return the bytes that the machine, the groups and ``ulimit -d`` leave; infinity if nothing is known.
 
     Signals wait: otherwise an exception of a handler, such as ``TimeoutError``, would pass for a missing file.
     """
     with InterruptsHeld():
-        return _available()
+        return min([left for left, _ in (*_of_all(), *_of_process(resource.RLIMIT_DATA, "VmData"))])
 
 
-def _available() -> float:
-    left: list[float] = [entries(Path("/proc/meminfo")).get("MemAvailable", math.inf)]
+def addresses_left() -> float:
+    """Return the bytes that may still be mapped (``ulimit -v``); infinity without a limit. Mapped files count."""
+    with InterruptsHeld():
+        return min([left for left, _ in _of_process(resource.RLIMIT_AS, "VmSize")], default=math.inf)
+
+
+def can_spare() -> bool:
+    """Return whether more than a :data:`SPARE` of the memory is free, of the machine and of each group."""
+    with InterruptsHeld():
+        return all(left > SPARE * most for left, most in _of_all())
+
+
+def _of_all() -> Iterator[tuple[float, float]]:
+    """Yield the rest and the whole of the memory of the machine, and of each group."""
+    machine = entries(Path("/proc/meminfo"))
+    yield machine.get("MemAvailable", math.inf), machine.get("MemTotal", 0)
     for most, (folder, used, cache) in memory_limits():
         if (now := number_in(folder / used)) is not None:
-            left.append(max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0))))
-    own = entries(Path("/proc/self/status"))
-    for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-        limit, _ = resource.getrlimit(kind)
-        if limit != resource.RLIM_INFINITY:
-            left.append(max(0, limit - own.get(name, 0)))
-    return min(left)
+            yield max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0))), most
+
+
+def _of_process(kind: int, name: str) -> Iterator[tuple[float, float]]:
+    """Yield the rest and the whole of a limit on this process, if there is one."""
+    limit, _ = resource.getrlimit(kind)
+    if limit != resource.RLIM_INFINITY:
+        yield max(0, limit - entries(Path("/proc/self/status")).get(name, 0)), limit
 
 
 def memory_limits() -> Iterator[tuple[int, tuple[Path, str, str]]]:

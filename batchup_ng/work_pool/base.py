@@ -79,9 +79,8 @@ class AbstractWorkerPool(Pool):
             ds: A random-access source.
             batch_buffer_size: Largest number of batches under way or done, ahead of the consumer.
             buffer_bytes: Bytes that these may take. If batches are large, fewer are made ahead, but at least one.
-                None: a quarter of the memory that is free at the first batch, at most 1 GB, but two batches if one
-                fits. Before the first batch is delivered, at most as many as the workers run at once, plus one, are in
-                flight.
+                None: a quarter of the memory that is free now, at most 1 GB, but two batches if one fits. Before the
+                first batch is delivered, at most as many as the workers run at once, plus one, are in flight.
             on_error: For samples that cannot be made: ``"raise"`` an error that names the sample,
                 ``"skip"`` it, ``"replace"`` it by another, or an :class:`~batchup_ng.ErrorPolicy`.
             timeout: Seconds that a sample may take. If it takes longer, it fails with

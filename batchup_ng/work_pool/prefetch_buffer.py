@@ -40,7 +40,7 @@ import numpy as np
 from .. import batch as batches
 from ..data_source.epoch.opening import CLOSED_WHILE_WAITING, Runner
 from ..error_context import of_signal_handler, unless_of_signal_handler
-from ..errors import PoolClosed, ReentrantIteration, StallWarning
+from ..errors import PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
 from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
@@ -48,8 +48,11 @@ from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
 STALL_SECONDS = 30.0
 """Seconds that a consumer waits for one result before it warns. A time limit of the job is added."""
 
-DEFAULT_SHARE = 0.25
-"""Share of the free memory for batches ahead, if the user sets no limit."""
+DEFAULT_SHARE, LIMITED_SHARE = 0.25, 0.5
+"""Shares for batches ahead, if the user sets no `buffer_bytes`: of the free memory; of what a limit leaves."""
+
+SMALL_ROOM = 64 << 20
+"""Free bytes for each batch of the first ones below which the first is made alone, to learn its size."""
 
 DEFAULT_BYTES = 10**9
 """Upper limit of this memory, in bytes."""
@@ -88,24 +91,22 @@ class ByteBound(Holder):
 
     size: int  # the most batches that may be ahead in any case
     buffer_bytes: int | None  # for all of them; None is a quarter of the free memory, 1 GB at most
-    first: int  # how many may be ahead until the size of a batch is known
+    first: int  # how many may be ahead until the size of a batch is known; one if memory is short
     largest: int = 0  # bytes of the largest batch that was seen
-    least: int = dataclasses.field(init=False)  # how many may be ahead if one fits; a larger batch is made alone
+    least: int = 1  # how many may be ahead if one fits; a batch larger than `buffer_bytes` is made alone
     limit: int = dataclasses.field(init=False)  # how many may be ahead now
 
     def __post_init__(self) -> None:
-        self.limit = min(self.size, self.first)
-        self.least = 2 if self.buffer_bytes is None else 1
+        free, is_limited = BUDGET.free(), BUDGET.limit is not None
+        self.limit = min(self.size, 1 if is_limited or free < self.first * SMALL_ROOM else self.first)
+        if self.buffer_bytes is None:
+            room = (free + BUDGET.returnable()) * LIMITED_SHARE if is_limited else free * DEFAULT_SHARE
+            self.buffer_bytes = int(min(room, DEFAULT_BYTES))
+            self.least = 2
         BUDGET.add(self)
 
-    def allowed(self) -> int:
-        """Return the bytes that the batches ahead may take. Without `buffer_bytes`, the first call decides."""
-        if self.buffer_bytes is None:
-            self.buffer_bytes = int(min(BUDGET.free() * DEFAULT_SHARE, DEFAULT_BYTES))
-        return self.buffer_bytes
-
     def __str__(self) -> str:
-        nbytes = self.allowed()
+        nbytes = self.buffer_bytes or 0
         return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
 
     def give_back(self, step: Step, nbytes: int) -> int:
@@ -116,6 +117,8 @@ class ByteBound(Holder):
 
     def saw(self, batch: Any) -> None:
         """Record the size of a batch."""
+        if BUDGET.is_over:
+            BUDGET.settle()
         nbytes = 0
         if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
             nbytes = sum([part.nbytes for part in batch])
@@ -124,7 +127,13 @@ class ByteBound(Holder):
                 nbytes = batches.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
-            fit = self.allowed() // self.largest
+            if BUDGET.limit is not None and self.largest > BUDGET.limit:
+                warn_consumer(
+                    f"a batch has {self.largest} bytes, and {BUDGET.in_words()}; batches are made all the same; pass a "
+                    f"smaller batch_size, or set a higher limit by memory_limit",
+                    SharedMemoryWarning,
+                )
+            fit = (self.buffer_bytes or 0) // self.largest
             # Reserve two: the batch in use and the one being handed over.
             self.limit = min(self.size, max(self.least if fit else 1, fit - 2))
 

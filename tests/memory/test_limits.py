@@ -65,9 +65,10 @@ def test_the_limits_of_all_groups_count_and_files_that_may_be_dropped_count_as_f
 def test_limits_on_the_process_count(limit: str) -> None:
     program = (
         f"import mmap, resource; resource.setrlimit(resource.{limit}, (3 << 30, 3 << 30))\n"
-        "from batchup_ng.memory.limits import available\n"
-        "before = available(); held = mmap.mmap(-1, 1 << 28, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
-        "print(before, available())"
+        "from batchup_ng.memory.limits import addresses_left, available\n"
+        "left = lambda: min(available(), addresses_left())\n"
+        "before = left(); held = mmap.mmap(-1, 1 << 28, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "print(before, left())"
     )
     before, after = map(float, _run(program).split())
     assert before < 3 << 30

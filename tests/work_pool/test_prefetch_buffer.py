@@ -52,8 +52,8 @@ def test_the_size_counts_where_the_bytes_do_not() -> None:
 def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, nbytes in ((8000, 2000), (1e12, 10**9), (math.inf, 10**9)):
         monkeypatch.setattr(BUDGET, "free", lambda free=free: free)
-        assert ByteBound(20, None, 3).allowed() == nbytes
-    assert ByteBound(20, 5, 3).allowed() == 5
+        assert ByteBound(20, None, 3).buffer_bytes == nbytes
+    assert ByteBound(20, 5, 3).buffer_bytes == 5
 
 
 def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time(

@@ -13,6 +13,8 @@ import numpy as np
 
 from ...error_context import shortened
 from ...errors import ArgumentTypeError, BatchupError, SampleReadError
+from ...memory import limits
+from ...memory.budget import BUDGET, Holder, Step
 from .arrow_schema import class_names, field_path
 from .arrow_types import as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
 from .base import Files, StoredRows, StoredValues
@@ -276,6 +278,9 @@ class ArrowColumn(ChunkedArray, StoredValues):
         told = f"row {row} of column {self.column!r}, of {path!r}, {error} (read by {type(self).__name__})"
         return SampleReadError(told, path)
 
+    def _is_small(self) -> bool:
+        return self._form is None or super()._is_small()  # values do not use the cache
+
     def _rows_in(self, chunks: Any) -> Any:
         return self._ends[chunks] - self._starts[chunks]
 
@@ -327,14 +332,18 @@ def joined(parts: list[Part]) -> list[Part]:
     return chunks
 
 
-class Recent:
-    """The chunks of values that were used last, up to `limit` bytes. A pickle does not contain them."""
+class Recent(Holder):
+    """The chunks of values that were used last, up to `limit` bytes. A pickle does not contain them.
+
+    Each process has its own. If memory is short, it gives back the chunk that was not used for longest.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._kept: dict[int, tuple[Any, int]] = {}  # the last used one is last
         self._bytes = 0
         self._lock = threading.Lock()
+        BUDGET.add(self)
 
     def get(self, number: int) -> Any:
         """Return chunk `number`; None if it is not kept."""
@@ -349,13 +358,33 @@ class Recent:
             self._kept, self._bytes = {}, 0
 
     def put(self, number: int, chunk: Any, size: int) -> None:
-        """Keep a chunk of `size` bytes, instead of the chunks that were not used for longest."""
+        """Keep a chunk of `size` bytes, instead of the chunks that were not used for longest, if memory has room."""
+        has_room = size <= self.limit and size < limits.addresses_left() / 2
+        if not has_room or not BUDGET.within(size) or not BUDGET.spares(size):
+            return
         with self._lock:
-            if number not in self._kept and size <= self.limit:
+            if number not in self._kept:
                 self._kept[number] = chunk, size
                 self._bytes += size
-                while self._bytes > self.limit:
-                    self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
+                self._drop(self._bytes - self.limit)
+
+    def _drop(self, nbytes: int) -> int:
+        """Drop chunks of at least `nbytes`, or all; return how many bytes. The caller holds the lock."""
+        before = self._bytes
+        while self._kept and before - self._bytes < nbytes:
+            self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
+        return before - self._bytes
+
+    def held(self) -> dict[str, int]:
+        return {"decoded chunks": self._bytes}
+
+    def give_back(self, step: Step, nbytes: int) -> int:
+        if step is not Step.CHUNKS or not self._lock.acquire(blocking=False):  # the budget holds signals back
+            return 0
+        try:
+            return self._drop(nbytes)
+        finally:
+            self._lock.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self.limit,)

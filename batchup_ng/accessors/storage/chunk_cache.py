@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import mmap
 import os
 import threading
@@ -41,6 +42,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ...memory import limits
 from ...memory.budget import BUDGET, Holder, Living, Step
 from ...memory.shared_file import Place, SharedFile, give_back
 
@@ -76,6 +78,7 @@ class ChunkCache(Holder):
 
     Args:
         limit: Bytes of chunks in all processes together; less if the memory that is free at the first use is short.
+            The accessor lowers it to the bytes of all its chunks before the first use.
         place: The cache of another process.
 
     Attributes:
@@ -105,7 +108,8 @@ class ChunkCache(Holder):
         return share.room() if share is not None and share.is_first else 0
 
     def held(self) -> dict[str, int]:
-        return {"decoded chunks": self.room_made()}
+        share = self._shares.get(os.getpid())
+        return {"decoded chunks": TABLE_BYTES + share.room() if share is not None and share.is_first else 0}
 
     def untouched(self) -> int:
         share = self._shares.get(os.getpid())
@@ -166,8 +170,11 @@ class _Share:
         self.file = SharedFile.reached(place)
         self.is_first = self.file is None
         self.file = self.file or _new_file(limit)
-        size = TABLE_BYTES + _room(limit) if self.file is None else self.file.size
-        self._mapped = mmap.mmap(-1, size) if self.file is None else self.file.map()
+        try:
+            self._mapped = mmap.mmap(-1, TABLE_BYTES + _room(limit)) if self.file is None else self.file.map()
+        except OSError as error:  # no address space is left for it: each chunk is decoded into other memory
+            raise_if_of_signal_handler(error)
+            self.file, self._mapped = None, mmap.mmap(-1, TABLE_BYTES)
         table = np.frombuffer(self._mapped, np.int64, 3 + 4 * MOST_SLOTS)
         self._hand, self._given, self._slot_bytes = table[:1], table[1:2], table[2:3]
         self._keys, self._generations, self._owners, self._pages = table[3:].reshape(4, MOST_SLOTS)
@@ -295,6 +302,8 @@ class _Share:
         if slot == FULL:
             return False
         if self.file is not None and not self._pages[slot]:
+            if not BUDGET.spares(nbytes):
+                return False
             try:
                 self.file.reserve(TABLE_BYTES + slot * nbytes, nbytes)
             except OSError as error:
@@ -342,6 +351,8 @@ class _Share:
 def _room(limit: int) -> int:
     """Return the bytes that the chunks of a new cache may take. Others give back all beyond an equal part."""
     left, part = _room_for_all()
+    if limits.addresses_left() < math.inf:  # a chunk that is given back stays mapped
+        return max(0, min(limit, left, (left + sum([cache.room_made() for cache in _caches.all()])) // _users()))
     for cache in sorted(_caches.all(), key=lambda cache: -cache.room_made()):
         missing, beyond = min(limit, part) - left, cache.room_made() - part
         if missing > 0 and beyond > 0:
@@ -354,6 +365,11 @@ def _room_for_all() -> tuple[int, int]:
     rooms = [room for cache in _caches.all() if (room := cache.room_made())]
     room = int(PART_OF_FREE * min(BUDGET.free() + sum(rooms), 1 << 60))
     return max(0, room - sum(rooms)), room // (len(rooms) + 1)
+
+
+def _users() -> int:
+    """Return how many caches of this process have room, or may need some."""
+    return max(1, sum(not cache.is_idle for cache in _caches.all()))
 
 
 _caches: Living[ChunkCache] = Living()

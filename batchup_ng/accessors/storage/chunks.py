@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import SampleReadError
+from ...memory.budget import BUDGET, Holder, Living
 from ...validation import size_in_bytes
 from ..base import fill_rows
 from .base import Files, StoredArray
@@ -18,6 +19,9 @@ from .chunk_cache import MOST_SLOTS, ChunkCache
 
 SMALL_ARRAY_BYTES = 16 << 20
 """Bytes up to which each process decodes data in a single chunk, such as labels, once."""
+
+SMALL_ARRAYS_BYTES, SMALL_ARRAYS_SHARE = 64 << 20, 1 / 64
+"""Bytes that all such data of a program may have, and their part of the memory that is free: each process has them."""
 
 LARGEST_CHUNK_BYTES = 1 << 30
 """Bytes that a file may claim for a decoded chunk or row, unless the cache is larger."""
@@ -40,10 +44,29 @@ class UnfitRow(ValueError):
         self.row = row
 
 
-class Whole:
-    """The data in a single small chunk, once they are decoded. A pickle does not contain them."""
+class Whole(Holder):
+    """The data in a single small chunk, once they are decoded. A pickle does not contain them.
+
+    Attributes:
+        nbytes: Their bytes, in each process that reads them; 0 if they are not small.
+    """
 
     array: np.ndarray | None = None
+    nbytes = 0
+
+    def __init__(self) -> None:
+        _wholes.add(self)
+        BUDGET.add(self)
+
+    def held(self) -> dict[str, int]:
+        return {"decoded chunks": 0 if self.array is None else self.array.nbytes}
+
+    def fits(self, nbytes: int) -> bool:
+        """Return whether `nbytes` are few enough for each process to have them; count them from then on, if so."""
+        most = min(SMALL_ARRAYS_BYTES, BUDGET.free() * SMALL_ARRAYS_SHARE)
+        if nbytes <= SMALL_ARRAY_BYTES and nbytes + sum([whole.nbytes for whole in _wholes.all()]) <= most:
+            self.nbytes = nbytes
+        return self.nbytes > 0
 
     def close(self) -> None:
         """Drop the data."""
@@ -51,6 +74,10 @@ class Whole:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Whole, ()
+
+
+_wholes: Living[Whole] = Living()
+"""The small data of this process."""
 
 
 class ChunkedArray(StoredArray):
@@ -176,8 +203,16 @@ class ChunkedArray(StoredArray):
             self._cache.fetch(missing, nbytes, decode, use, ahead)
 
     def _is_small(self) -> bool:
-        """Return whether each process decodes the data once and keeps it, without the cache."""
-        self._small = len(self) <= self.chunk_rows and self._chunk_bytes <= min(SMALL_ARRAY_BYTES, self._cache.limit)
+        """Return whether each process decodes the data once and keeps it, without the cache.
+
+        Called before the first use of the cache, which needs no room for more chunks than there are.
+        """
+        if self._small is not None:
+            return self._small
+        chunks = int(self._located(np.array([len(self) - 1]))[0][0]) + 1 if len(self) else 1
+        self._cache.limit = min(self._cache.limit, chunks * self._chunk_bytes)
+        fits = len(self) <= self.chunk_rows and self._chunk_bytes <= self._cache.limit
+        self._small = fits and self._whole.fits(self._chunk_bytes)
         return self._small
 
     def __getstate__(self) -> dict[str, Any]:

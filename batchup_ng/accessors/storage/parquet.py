@@ -6,6 +6,8 @@ import contextlib
 import functools
 import io
 import os
+import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +16,18 @@ import numpy as np
 from .arrow_column import ArrowColumn
 from .arrow_types import pyarrow
 from .remote import RemoteFile, is_remote
+
+
+class Opened:
+    """An open file, its source if it is at a URL, and a function that opens it with other options."""
+
+    def __init__(self, file: Any, source: SeekableFile | None, again: Any) -> None:
+        self.file, self.source, self.again = file, source, again
+
+
+_opened: weakref.WeakValueDictionary[tuple[Any, ...], Opened] = weakref.WeakValueDictionary()
+"""The files that are open, each once for all its columns that a thread reads: pyarrow holds some kB for each column of
+each row group."""
 
 
 class ParquetRows(ArrowColumn):
@@ -35,17 +49,23 @@ class ParquetRows(ArrowColumn):
     takes_urls = True
     each_thread = True  # several threads that read one ParquetFile crash the interpreter
 
-    def _open(self, path: str) -> Any:
-        """Return the open file, its source if it is at a URL, and a function that opens it with other options."""
+    def _open(self, path: str) -> Opened:
+        stamp = self._stamps[self.paths.index(path)]
+        key = path, repr(stamp), os.getpid(), threading.get_ident()
+        opened = _opened.get(key)
+        if opened is None:
+            opened = _opened[key] = self._opened_anew(path, stamp)
+        return opened
+
+    def _opened_anew(self, path: str, stamp: Any) -> Opened:
         pa = pyarrow()
         import pyarrow.parquet as parquet
 
         if is_remote(path):
-            stamp = self._stamps[self.paths.index(path)]
             source = SeekableFile(RemoteFile(path, stamp), stamp[0])
             fetched = functools.partial(parquet.ParquetFile, source, pre_buffer=True, page_checksum_verification=True)
             with source.telling():
-                return fetched(), source, fetched
+                return Opened(fetched(), source, fetched)
         # Measured: a map is faster than reading. Reading ahead and pyarrow's threads do not help with one column.
         with pa.memory_map(path) as mapped:  # unlike memory_map=True, it keeps no descriptor
             buffer = mapped.read_buffer()
@@ -54,18 +74,18 @@ class ParquetRows(ArrowColumn):
             reader = pa.BufferReader(buffer)
             return parquet.ParquetFile(reader, pre_buffer=False, page_checksum_verification=True, **options)
 
-        return again(), None, again
+        return Opened(again(), None, again)
 
     def _schema(self, handle: Any) -> Any:
-        return handle[0].schema_arrow
+        return handle.file.schema_arrow
 
     def _parts(self, handle: Any) -> list[tuple[int, int, int]]:
         # Bytes of all columns: asking for one crashes the interpreter if its statistics are damaged (pyarrow 26).
-        groups = [handle[0].metadata.row_group(number) for number in range(handle[0].num_row_groups)]
+        groups = [handle.file.metadata.row_group(number) for number in range(handle.file.num_row_groups)]
         return [(group.num_rows, group.total_byte_size, -1) for group in groups]
 
     def _decoded(self, handle: Any, first: int, last: int) -> Any:
-        file, source, again = handle
+        file, source, again = handle.file, handle.source, handle.again
         with contextlib.nullcontext() if source is None else source.telling():
             parts = {"row_groups": range(first, last), "columns": [self.column], "use_threads": False}
             table = file.read_row_groups(**parts)

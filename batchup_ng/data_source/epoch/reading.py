@@ -22,7 +22,7 @@ class MakeBatch(NamedTuple):
     """Makes a batch from its rows, or finds the samples that cannot be made.
 
     The direct loop, a serial pool and threads call it. A process worker takes the same steps one by one, because it
-    also has to find out whether the result can be sent: see :class:`~batchup_ng.work_pool.processes.execution.TaskRunner`.
+    also has to find out whether the result can be sent.
 
     On the consumer's thread, this class seeds the global generators and restores them. A worker process with one thread
     seeds them itself. Threads share them, so they never seed them.

@@ -37,7 +37,7 @@ from .shared_memory import Arena, SlotPool
 START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn": Launcher}
 
 SHARE_FOR_SLOTS = 0.25
-"""Share of the free memory for slots."""
+"""Share of the free memory for slots. With a limit, each slot asks the budget instead."""
 
 OWN_SHARE = 0.25
 """Share of what a limit leaves free for the own buffers of all workers together."""
@@ -96,7 +96,8 @@ class WorkerProcessPool(AbstractWorkerPool):
         start = START_METHODS[self._start_method]
         launcher = start(self.threads, self._blas_threads, fd, self._start_timeout, own)
         copies = None if arena is None else SharedCopies(arena, self._spill)
-        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, BUDGET.free()) * SHARE_FOR_SLOTS))
+        room = BUDGET.free() * SHARE_FOR_SLOTS if BUDGET.limit is None else BUDGET.free() + BUDGET.returnable()
+        self._slots = None if arena is None else SlotPool(arena, int(min(arena.span, room)))
         self._reloads = Reloads()
         self._warned = self._warned_of_workers = False
         self._dispatcher = Dispatcher(self.processes, self.threads, launcher, copies, self._slots)

@@ -254,10 +254,15 @@ class SlotPool(Holder):
 
 
 def _reasonable_span() -> int:
-    """Return the machine's memory in bytes, or less if there is a limit on address space or file size."""
+    """Return the machine's memory in bytes, or less if there is a limit on address space or file size.
+
+    The map takes address space at once, so it has a quarter of the limit, and leaves half of what is free to others.
+    """
     span = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for limit, share in ((resource.RLIMIT_AS, 4), (resource.RLIMIT_FSIZE, 1)):
-        soft, _ = resource.getrlimit(limit)
-        if soft != resource.RLIM_INFINITY:
-            span = min(span, soft // share)
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        span = int(min(span, addresses // 4, BUDGET.free() / 2))
+    file, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if file != resource.RLIM_INFINITY:
+        span = min(span, file)
     return max(PAGE, span // PAGE * PAGE)

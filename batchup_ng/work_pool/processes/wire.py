@@ -66,7 +66,8 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
                 self.constants.add(constant.number)
                 self.loads(job)
                 self.writer.add(constant.frame(copies))
-        # No slot before the first result says how large it must be. Taken late, to use few slots. The slot that was freed last comes first, because it is in the CPU's caches.
+        # No slot before the first result, which says how large it must be. Taken late, to use few slots. The slot that
+        # was freed last comes first, because it is in the CPU's caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
         slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
