@@ -216,7 +216,7 @@ class ChunkedArray(StoredArray):
         return self._small
 
     def __getstate__(self) -> dict[str, Any]:
-        self._cache.is_idle = self._is_small()
+        self._cache.is_idle = self._is_small() or not self._decodes
         return super().__getstate__()
 
     @property

@@ -213,6 +213,15 @@ def test_a_close_by_another_thread_in_mid_reading_costs_no_row(tmp_path: Path, m
         accessor.close()
 
 
+def test_rows_that_are_never_decoded_take_no_memory_for_chunks(tmp_path: Path) -> None:
+    array = np.arange(1 << 19)  # so many that they are not kept whole
+    for options, holds in (({}, False), ({"chunks": (1000,), "compression": "gzip"}, True)):
+        before = bu.memory()["decoded chunks"]
+        rows = bu.Hdf5Rows(written(tmp_path / "x.h5", array, **options), "x")
+        pickle.dumps(rows)  # as for a worker
+        assert (bu.memory()["decoded chunks"] > before + array.nbytes // 2) == holds
+
+
 def test_a_cache_without_room_for_a_chunk_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.h5", chunks=(5, 3, 2), compression="gzip")
     with pytest.raises(ArgumentError, match=r"cache must have room for a chunk of .*, 120 bytes, not '100B'"):
