@@ -1,4 +1,4 @@
-"""The map and the sample of an exception, in its message.
+"""The context of an exception: its map and its sample, in its message, and whether a signal handler raised it.
 
 The name of the map is kept as an attribute of the exception, which pickles carry along. An exception that cannot hold
 the attribute goes without.

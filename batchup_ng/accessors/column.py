@@ -1,5 +1,7 @@
-"""Columns of an array source. Some arrays of other libraries would not keep their rows on every path through a source.
-When the source is made, they become plain arrays, or are refused with the remedy.
+"""Checks the columns that a user gives to an array source, and converts some arrays of other libraries.
+
+These would not keep their rows on every path through a source. When the source is made, they become plain arrays, or
+are refused with the remedy.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _fresh(size: int) -> np.ndarray:
 
     Raises ``MemoryError`` if the system has none even then.
     """
-    BUDGET.within(size)
+    BUDGET.within(size)  # for its effect: others give back what they can; this memory is needed in any case
     try:
         return np.empty(size + PAGE, np.uint8)
     except MemoryError:

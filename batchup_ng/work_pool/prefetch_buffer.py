@@ -134,7 +134,8 @@ class ByteBound(Holder):
                     SharedMemoryWarning,
                 )
             fit = (self.buffer_bytes or 0) // self.largest
-            # Reserve two: the batch in use and the one being handed over.
+            # Reserve two: the batch in use and the one being handed over. If three fit, one may be ahead; with `least`,
+            # two may be, even if only one fits.
             self.limit = min(self.size, max(self.least if fit else 1, fit - 2))
 
 

@@ -2,8 +2,8 @@
 
 A format derives from :class:`StoredArray` if its rows have one shape and dtype, otherwise from :class:`StoredValues`.
 The format defines how to open a file and how to read rows of open files. These classes handle indices, pickling, file
-handles, changed files and errors. During a read only they ask for handles, with two exceptions: each chunk is decoded
-by a handle of the thread that decodes it, and a slice of a map is copied at once (``NpyRows``).
+handles, changed files and errors. During a read, only these classes ask for open files, with two exceptions: each chunk
+is decoded by a handle of the thread that decodes it, and a slice of a map is copied at once (``NpyRows``).
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class LoaderIterator(IteratorView):
         if self._replaced_by or not iterator.asked:
             self._claim()
         mark = iterator.mark
-        try:
+        try:  # as in the base class, for a signal after the inner next has returned
             return next(iterator)
         except StopIteration:
             raise

@@ -1,4 +1,4 @@
-"""A task for a worker process, which is also the future of its result."""
+"""A task for a worker process: the future of its result, its encoding, the room that the result needs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class ProcessJob(TaskFuture):
     # -- the dispatcher's side ---------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Return whether the result is still wanted. After the first call the task cannot be cancelled."""
+        """Return whether the result is still wanted. After the first call the task cannot be cancelled.
+
+        This method may be called again, and notes no time. The base class differs in both.
+        """
         if self._claimed:
             return not self.unwanted
         self._claimed = self._claim.acquire(blocking=False)  # the schedule records the time at which it begins

@@ -295,7 +295,7 @@ class Schedule(Generic[W, J]):
             worker.load_began = min(worker.load_began, now)
 
     def _failed(self, worker: W, job: J) -> str | None:
-        """Return why a job that a worker ran when it died is not tried again; None if it is."""
+        """Count a death for a job that a worker ran. Return why it is not tried again; None if it is."""
         if job is worker.late:
             return NOT_LOADED if job.began is None else LATE
         if not job.how.retryable:
