@@ -83,8 +83,7 @@ class Loader:
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
             ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
-        buffer: The most batches that are under way or done, ahead of the consumer. They are fewer if they would take
-            more than a quarter of the free memory, or 1 GB.
+        buffer: The most batches ahead of the consumer. Fewer if they would take more than a quarter of the free memory.
         on_error: The action for samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
         timeout: Seconds that a sample may take; None for any time.

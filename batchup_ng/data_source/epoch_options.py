@@ -92,13 +92,13 @@ class _NotGiven(int):
     """The default number of an epoch. A state may replace it, and a repeated epoch gives a warning."""
 
 
-FIRST_EPOCH = _NotGiven(0)
+EPOCH_0 = _NotGiven(0)
 
 
 def epoch_options(
     batch_size: Any,
     shuffle: Any = None,
-    epoch: Any = FIRST_EPOCH,
+    epoch: Any = EPOCH_0,
     drop_last: Any = False,
     shard: Any = None,
     uneven: Any = "pad",
@@ -130,7 +130,7 @@ def epoch_options(
         shuffled=shuffled,
         seed=seed,
         epoch=number,
-        numbered=epoch is not FIRST_EPOCH,
+        numbered=epoch is not EPOCH_0,
         drop_last=validation.true_or_false("drop_last", drop_last),
         own=own or {},
         shard=part,

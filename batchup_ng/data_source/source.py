@@ -29,7 +29,7 @@ from .composing import repeated, split_nodes, subset_of
 from .epoch.epochs import Epochs, one_epoch, series_of_epochs
 from .epoch.iterator import BatchIterator
 from .epoch.opening import plan_of
-from .epoch_options import FIRST_EPOCH, epoch_options
+from .epoch_options import EPOCH_0, epoch_options
 from .filtering import filtered
 from .looking import length_of, looked_at, read_in_order
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean, shown_epoch
@@ -367,9 +367,7 @@ class PlannedDataSource(AbstractDataSource):
         return self.node.samples_by_indices(indices)
 
     @validation.known_names()
-    def plan(
-        self, batch_size: int, shuffle: Any = None, *, epoch: int = FIRST_EPOCH, drop_last: bool = False
-    ) -> BatchPlan:
+    def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = EPOCH_0, drop_last: bool = False) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
 
         The arguments are as for :meth:`batch_iterator`.
@@ -385,7 +383,7 @@ class PlannedDataSource(AbstractDataSource):
         batch_size: int,
         shuffle: Any = None,
         *,
-        epoch: int = FIRST_EPOCH,
+        epoch: int = EPOCH_0,
         drop_last: bool = False,
         shard: Any = None,
         uneven: str = "pad",

@@ -63,7 +63,7 @@ class Shrinks(bu.ArrayDataSource):
 def test_it_is_found(kind: Any, setting: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = opening.plan_of
 
-    def careless(node: Any, options: EpochOptions) -> Any:
+    def careless(node: Any, options: EpochOptions, blocks: Any = None) -> Any:
         return kind.plan_by(functools.partial(right, node), options)
 
     for module in (opening, source):

@@ -60,7 +60,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return _cached, (obj.__wrapped__, options["maxsize"], options["typed"])
         if kind is typing.NewType and not goes_by_name(obj):
             return typing.NewType, (obj.__name__, obj.__supertype__), {"__module__": obj.__module__}
-        if "torch" in sys.modules and tensors.is_tensor(obj):
+        if kind.__name__ == "Tensor" and tensors.is_tensor(obj):
             return _reduced_tensor(obj)
         if kind.__module__ == "multiprocessing.managers" and hasattr(obj, "_authkey"):
             return _proxy, (bytes(obj._authkey), *obj.__reduce__())
