@@ -34,7 +34,7 @@ FILE_LAYOUT_VERSION = 2
 SHARE_OF_FREE_MEMORY = 0.8
 """Part of the free memory that rows may take; the rest is for batches and the remaining program."""
 
-SHORT = (
+NO_MEMORY_TO_SPARE = (
     "the system has no memory to spare, so the other rows are read from their accessors in each epoch; pass where=, a "
     "folder on a disk, or a lower limit="
 )
@@ -173,7 +173,7 @@ class Cached:
                         self._told = True
                         do = "delete it, and begin anew" if error.errno == errno.ESTALE else "make room"
                         said = f"{self!r} cannot keep all rows: {error}; {do}"
-                        warn_consumer(SHORT if error.errno == errno.ENOMEM else said, CacheWarning)
+                        warn_consumer(NO_MEMORY_TO_SPARE if error.errno == errno.ENOMEM else said, CacheWarning)
                     return
 
 

@@ -53,7 +53,7 @@ HEADER_BYTES = 4096
 PART_BYTES = 1 << 20
 """Bytes of checksums to read at once."""
 
-HERE = b"\x01"
+ROW_IS_HERE = b"\x01"
 """The byte of the table for a row that is there."""
 
 
@@ -144,7 +144,7 @@ class SharedRows(Holder):
                 found = int.from_bytes(os.pread(self._file.fd, 4, HEADER_BYTES + 4 * row), sys.byteorder)
                 data = np.empty(self.form.row_bytes, np.uint8)
                 if found and self._pread(row, data) and checksum(data) == found:
-                    self._table_file.write(HERE, row)
+                    self._table_file.write(ROW_IS_HERE, row)
                     there[place] = True
         return there
 
@@ -187,7 +187,7 @@ class SharedRows(Holder):
         map_pages(self._mapped, start, end)  # else the second epoch is a third slower (measured)
         if self.form.path is not None:
             self._file.write(checksum(data).to_bytes(4, sys.byteorder), HEADER_BYTES + 4 * row)
-        self._table_file.write(HERE, row)
+        self._table_file.write(ROW_IS_HERE, row)
 
     def count(self) -> int:
         """Return how many rows are there, including rows of earlier programs."""

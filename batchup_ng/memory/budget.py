@@ -50,10 +50,10 @@ KINDS = ("slots", "buffers", "copies", "cached rows", "decoded chunks", "worker 
 HOLDERS_NAMED = 3
 """Holders that an error names."""
 
-ADDRESSES = 0.75
+SHARE_OF_ADDRESSES = 0.75
 """Part of the addresses that may be taken: threads' stacks and the allocator map some 100 MB that they never use."""
 
-LOOK_EVERY = 4 << 20
+BYTES_BETWEEN_LOOKS = 4 << 20
 """Bytes that caches may take before the free memory of the system is looked at again."""
 
 FEW_REFS = 64
@@ -166,7 +166,8 @@ class MemoryBudget:
         """Return the bytes that may be taken now; infinity if nothing is known."""
         free = limits.available() - sum([holder.untouched() for holder in self._holders.all()])
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-            free = min(free, limits.addresses_left() * ADDRESSES)  # promised memory is mapped: it counts there already
+            # Promised memory is mapped, so it counts there already.
+            free = min(free, limits.addresses_left() * SHARE_OF_ADDRESSES)
         if self.limit is not None:
             free = min(free, self.limit - sum(self.table().values()))
         return max(0.0, free)
@@ -198,10 +199,10 @@ class MemoryBudget:
     def spares(self, nbytes: int) -> bool:
         """Return whether the system has memory to spare for `nbytes` of a cache.
 
-        Looks again only after each :data:`LOOK_EVERY` bytes.
+        Looks again only after each :data:`BYTES_BETWEEN_LOOKS` bytes.
         """
         self._unlooked += nbytes
-        if self._unlooked >= LOOK_EVERY:
+        if self._unlooked >= BYTES_BETWEEN_LOOKS:
             self._unlooked, self._spares = 0, limits.can_spare()
         return self._spares
 

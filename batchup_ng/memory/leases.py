@@ -30,7 +30,7 @@ A copy to a place a little farther in its page is slow: a store delays a load fr
 bits.
 """
 
-LIMITED_SHARE = 0.25
+SHARE_OF_FREE_BLOCKS = 0.25
 """Part of a limit that the free blocks of one size may have."""
 
 SMALLEST_LEASE = 1 << 16
@@ -136,7 +136,7 @@ class BufferPool(Buffers, Holder):
         if free is None:
             most = max(1, min(self._most_free, self._most_bytes // size))
             if BUDGET.limit is not None:  # free memory goes to the system then, not to the list, and others may take it
-                most = min(most, int(BUDGET.limit * LIMITED_SHARE) // size)
+                most = min(most, int(BUDGET.limit * SHARE_OF_FREE_BLOCKS) // size)
             free = self._free.setdefault(size, collections.deque(maxlen=most))
         try:
             block = free.pop().block

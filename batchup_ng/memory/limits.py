@@ -21,7 +21,7 @@ from ..signals import InterruptsHeld
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
-SPARE = 1 / 10
+SHARE_TO_SPARE = 1 / 10
 """Part of the memory that caches leave free, for the remaining program and its processes."""
 
 MEMORY_FILES = (
@@ -48,9 +48,9 @@ def addresses_left() -> float:
 
 
 def can_spare() -> bool:
-    """Return whether more than a :data:`SPARE` of the memory is free, of the machine and of each group."""
+    """Return whether more than a :data:`SHARE_TO_SPARE` of the memory is free, of the machine and of each group."""
     with InterruptsHeld():
-        return all(left > SPARE * most for left, most in _of_all())
+        return all(left > SHARE_TO_SPARE * most for left, most in _of_all())
 
 
 def _of_all() -> Iterator[tuple[float, float]]:

@@ -30,6 +30,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -48,13 +49,13 @@ from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
 STALL_SECONDS = 30.0
 """Seconds that a consumer waits for one result before it warns. A time limit of the job is added."""
 
-DEFAULT_SHARE, LIMITED_SHARE = 0.25, 0.5
+SHARE_OF_FREE_MEMORY, SHARE_OF_LIMIT = 0.25, 0.5
 """Shares for batches ahead, if the user sets no `buffer_bytes`: of the free memory; of what a limit leaves."""
 
-SMALL_ROOM = 64 << 20
+SMALL_ROOM_FOR_A_BATCH = 64 << 20
 """Free bytes for each batch of the first ones below which the first is made alone, to learn its size."""
 
-DEFAULT_BYTES = 10**9
+MAX_BYTES_AHEAD = 10**9
 """Upper limit of this memory, in bytes."""
 
 
@@ -98,10 +99,10 @@ class ByteBound(Holder):
 
     def __post_init__(self) -> None:
         free, is_limited = BUDGET.free(), BUDGET.limit is not None
-        self.limit = min(self.size, 1 if is_limited or free < self.first * SMALL_ROOM else self.first)
+        self.limit = min(self.size, 1 if is_limited or free < self.first * SMALL_ROOM_FOR_A_BATCH else self.first)
         if self.buffer_bytes is None:
-            room = (free + BUDGET.returnable()) * LIMITED_SHARE if is_limited else free * DEFAULT_SHARE
-            self.buffer_bytes = int(min(room, DEFAULT_BYTES))
+            room = (free + BUDGET.returnable()) * SHARE_OF_LIMIT if is_limited else free * SHARE_OF_FREE_MEMORY
+            self.buffer_bytes = int(min(room, MAX_BYTES_AHEAD))
             self.least = 2
         BUDGET.add(self)
 
@@ -194,11 +195,13 @@ class PrefetchBuffer:
 
         An exception of the jobs or of their submission is raised when its turn comes.
         """
-        room = self.room() - elsewhere
+        room, handled = self.room() - elsewhere, sys.exc_info()[1]
         self.torn = True  # until the end: an exception of a signal handler may cost the job that was just taken
         while room > 0 and not self.used_up:
+            job = None
             try:
-                self.put(next(self._jobs))
+                job = next(self._jobs)
+                self.put(job)
                 room -= 1
             except StopIteration:
                 self.used_up = True
@@ -206,7 +209,7 @@ class PrefetchBuffer:
                 if of_signal_handler(error):
                     raise
                 self.used_up = True
-                self._failure = error
+                self._failure = _without_callers(error, handled, is_of_jobs=job is None)
         self.torn = False
         if self.closed:  # by another thread, which may not have seen the last jobs
             self._drop_all()
@@ -317,6 +320,18 @@ class PrefetchBuffer:
         with contextlib.suppress(IndexError):  # no more entries
             while True:
                 self._entries.pop().future.cancel()
+
+
+def _without_callers(error: Exception, handled: BaseException | None, is_of_jobs: bool) -> Exception:
+    """Return an error to keep, without its references to the frames that asked for a job, and so to the buffer's owner.
+
+    A finalizer holds the buffer, which would then hold its owner until the program ends. `handled` is the exception
+    that the caller handles. Frames of the iterator of jobs stay in the traceback, because they are the user's.
+    """
+    if error.__context__ is handled:
+        error.__context__ = None
+    own = error.__traceback__
+    return error.with_traceback(own.tb_next if is_of_jobs and own is not None else None)
 
 
 class BufferedRunner(Runner):

@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 
-from batchup_ng.work_pool.prefetch_buffer import DEFAULT_BYTES
+from batchup_ng.work_pool.prefetch_buffer import MAX_BYTES_AHEAD
 from benchmarks.arguments import positive
 from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
 from benchmarks.report.columns import number
@@ -52,7 +52,7 @@ def scenarios(actors: int, multiple: float, costs: Costs, seconds: float) -> Ite
         return dataclasses.replace(well, losses=losses, spare=spare)
 
     yield Scenario("all well", well, DEFAULT_BUFFER)
-    if (fit := DEFAULT_BYTES // costs.batch_bytes - 2) < buffer:
+    if (fit := MAX_BYTES_AHEAD // costs.batch_bytes - 2) < buffer:
         yield Scenario("all well, default `buffer_bytes`", well, fit)
     yield Scenario("all well", well, 2 * actors)
     yield Scenario("all well", well, buffer)

@@ -23,7 +23,7 @@ HEAD = ("program", "limit, MB", "peak above the baseline, MB", "of the limit, %"
 QUICK = 0.1
 """Scale of a quick run."""
 
-NAMED = 4
+HOLDERS_NAMED = 4
 """Holders that a row names."""
 
 
@@ -70,7 +70,7 @@ def page(command: str, found: Sequence[dict[str, Any]]) -> str:
 
 def row(figures: dict[str, Any]) -> list[str]:
     """Return the row of one program."""
-    largest = sorted(figures["held"].items(), key=lambda each: -each[1])[:NAMED]
+    largest = sorted(figures["held"].items(), key=lambda each: -each[1])[:HOLDERS_NAMED]
     held = ", ".join(f"{kind} {nbytes / MB:.0f}" for kind, nbytes in largest if nbytes >= MB)
     numbers = [f"{figures[key] / MB:.0f}" for key in ("limit", "peak", "counted", "baseline")]
     share = f"{100 * figures['peak'] / figures['limit']:.0f}"

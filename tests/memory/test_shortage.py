@@ -15,7 +15,7 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage.arrow_column import Recent
 from batchup_ng.accessors.storage.chunks import Whole
 from batchup_ng.memory import limits
-from batchup_ng.memory.budget import LOOK_EVERY, MemoryBudget
+from batchup_ng.memory.budget import BYTES_BETWEEN_LOOKS, MemoryBudget
 from tests.accessors.storage.test_chunks import Chunked
 
 MB = 10**6
@@ -150,7 +150,7 @@ def test_no_more_is_kept_when_the_machine_is_short(budget: MemoryBudget, monkeyp
     recent = Recent(8 * MB)
     for number in range(8):
         recent.put(number, number, MB)
-    assert budget.table()["decoded chunks"] == LOOK_EVERY // MB * MB, "it looks only now and then"
+    assert budget.table()["decoded chunks"] == BYTES_BETWEEN_LOOKS // MB * MB, "it looks only now and then"
 
 
 def test_caches_need_no_more_room_than_there_are_chunks(budget: MemoryBudget, path: Path) -> None:

@@ -419,7 +419,7 @@ def test_what_is_drawn_from_global_generators_comes_from_there(
 def test_large_batches_that_are_tried_take_no_more_memory_than_those_that_are_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prefetch_buffer, "DEFAULT_BYTES", 5000)
+    monkeypatch.setattr(prefetch_buffer, "MAX_BYTES_AHEAD", 5000)
     tries_three(monkeypatch, "threads", 6)
     source = bu.ArrayDataSource([np.zeros((60, 200))])
     assert len(choice.choose(source, epoch_options(1)).made) == 2  # of 1600 bytes: three fit, two are held at least

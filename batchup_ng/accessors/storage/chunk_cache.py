@@ -55,13 +55,14 @@ TABLE_BYTES = 33 * 4096
 PART_OF_FREE = 0.5
 """Part of the free memory that the chunks of all caches may take; the rest is for batches and the remaining program."""
 
-PATIENCE = 5.0
+CHUNK_WAIT_SECONDS = 5.0
 """Seconds to wait for a chunk that another process decodes, and for the lock."""
 
-ROOM = 4
+SLOTS_FOR_A_CHUNK_AHEAD = 4
 """Slots that a cache must have for each chunk that is decoded ahead, so as not to replace chunks in use."""
 
-BUSY, FULL = -1, -2
+SLOTS_BUSY, CACHE_FULL = -1, -2
+"""Answers instead of the number of a slot."""
 
 PID_BITS = 22
 """Bits of a process number, which is at most 2^22 (proc(5), ``pid_max``)."""
@@ -240,9 +241,9 @@ class _Share:
         self, numbers: np.ndarray, nbytes: int, decode: Decode, use: Use, ahead: Sequence[int] = ()
     ) -> None:  # fmt: skip
         progress = time.monotonic()
-        ahead = ahead if ahead and self._used(nbytes) > ROOM * len(ahead) else ()
+        ahead = ahead if ahead and self._used(nbytes) > SLOTS_FOR_A_CHUNK_AHEAD * len(ahead) else ()
         while len(numbers):
-            late = time.monotonic() - progress > PATIENCE
+            late = time.monotonic() - progress > CHUNK_WAIT_SECONDS
             busy = [number for number in numbers.tolist() if not self._made(number, nbytes, decode, use, late)]
             left = self.copy(np.array(busy, np.int64), nbytes, use)
             if len(left) < len(numbers):
@@ -261,7 +262,7 @@ class _Share:
     def _made(self, number: int, nbytes: int, decode: Decode, use: Use, late: bool) -> bool:
         """Decode a chunk and use it. Unless `late`, return False if it is kept, or another process decodes it."""
         slot = self._claimed(number, nbytes, late)
-        if slot == BUSY:
+        if slot == SLOTS_BUSY:
             return False
         kept = number + 1 if self._has_pages(slot, nbytes) else 0
         try:
@@ -272,7 +273,7 @@ class _Share:
             kept = 0
             raise
         finally:
-            if slot != FULL:
+            if slot != CACHE_FULL:
                 with self._locked():
                     self._keys[slot], self._owners[slot] = kept, 0
                     if slot >= self._used(nbytes):  # it was given back while the chunk was decoded
@@ -280,13 +281,13 @@ class _Share:
         return True
 
     def _claimed(self, number: int, nbytes: int, late: bool) -> int:
-        """Return a slot to decode a chunk into; BUSY where `_made` returns False, FULL if there is none."""
+        """Return a slot to decode a chunk into; SLOTS_BUSY where `_made` returns False, CACHE_FULL if there is none."""
         with self._locked():
             self._slot_bytes[0] = nbytes
             n = self._used(nbytes)
             owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
             if not late and any(owner == 0 or self._lives(owner) for owner in owners):
-                return BUSY
+                return SLOTS_BUSY
             for _ in range(n):
                 slot = int(self._hand[0]) % n
                 self._hand[0] = slot + 1
@@ -295,11 +296,11 @@ class _Share:
                     self._generations[slot] += 1
                     self._keys[slot] = number + 1
                     return slot
-        return FULL
+        return CACHE_FULL
 
     def _has_pages(self, slot: int, nbytes: int) -> bool:
         """Return whether a slot has memory, and reserve it: writing to a slot without memory would be a SIGBUS."""
-        if slot == FULL:
+        if slot == CACHE_FULL:
             return False
         if self.file is not None and not self._pages[slot]:
             if not BUDGET.spares(nbytes):
@@ -325,9 +326,10 @@ class _Share:
         """Hold the lock of this process's threads, then the lock of the file.
 
         Raises:
-            _LockHeldError: a lock could not be acquired within `patience` seconds, by default :data:`PATIENCE`.
+            _LockHeldError: a lock could not be acquired within `patience` seconds; by default
+                :data:`CHUNK_WAIT_SECONDS`.
         """
-        patience = PATIENCE if patience is None else patience
+        patience = CHUNK_WAIT_SECONDS if patience is None else patience
         until = time.monotonic() + patience
         if not self._lock.acquire(timeout=patience):
             raise _LockHeldError

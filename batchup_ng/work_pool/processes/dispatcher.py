@@ -220,9 +220,8 @@ class Dispatcher:
         """Remove all workers, as the thread's last step. The next use of an open pool starts new workers."""
         self._turn.open = False
         with self._lock:
-            error = self._broken or PoolClosed("the pool was closed before this result was made")
             for action in self._schedule.fail_all():
-                action.job.fail(error)
+                action.job.fail(self._broken or PoolClosed("the pool was closed before this result was made"))
         if self._closed:
             self.workers.launcher.interrupt()
         self.workers.end_all()

@@ -288,7 +288,7 @@ DEAD = 1 << 30 << 22 | 1
 @given(st.data(), st.integers(0, 4))
 def test_whatever_falls_into_what_all_rows_are_right(data: Any, slots: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunk_cache, "PATIENCE", 0.0)  # who decodes here waits for who is called from there
+        patch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", 0.0)  # who decodes here waits for who is called from there
         world = World(data, slots)
         for _ in range(data.draw(st.integers(1, 12))):
             world.request()
@@ -316,7 +316,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_what_a_killed_process_had_begun_is_decoded_at_once(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(chunk_cache, "PATIENCE", FOREVER)  # a wait would end by the limit of the test alone
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", FOREVER)  # a wait would end by the limit of the test alone
     for slots in (1, 4):
         cache = ChunkCache(slots * NBYTES)
         check(cache, [1])
@@ -331,7 +331,7 @@ def test_what_a_killed_process_had_begun_is_decoded_at_once(
 def test_a_process_that_hangs_as_it_decodes_is_waited_for_a_while_only(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(chunk_cache, "PATIENCE", 0.02)
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", 0.02)
     for slots in (1, 4):
         cache = ChunkCache(slots * NBYTES)
         with forked(stuck_in_decoding(cache, 2, pipe[1])):
@@ -381,7 +381,7 @@ def test_what_another_process_is_decoding_is_waited_for(pipe: tuple[int, int]) -
 def test_a_process_that_hangs_with_the_lock_costs_the_others_the_sharing(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(chunk_cache, "PATIENCE", 0.02)
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", 0.02)
     cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
 
@@ -398,7 +398,7 @@ def test_a_process_that_hangs_with_the_lock_costs_the_others_the_sharing(
 
 
 def test_a_killed_process_lets_go_of_the_lock(monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]) -> None:
-    monkeypatch.setattr(chunk_cache, "PATIENCE", FOREVER)
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", FOREVER)
     cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
 

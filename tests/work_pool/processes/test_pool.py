@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -309,3 +310,30 @@ def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -
 def test_a_pool_that_is_made_and_forgotten_leaves_nothing() -> None:
     bu.WorkerProcessPool(2)
     gc.collect()  # the check after every test finds the descriptor of the shared memory
+
+
+def maps_of_pools() -> int:
+    return sum("memfd:batchup_ng" in line for line in Path("/proc/self/maps").read_text(encoding="ascii").splitlines())
+
+
+def drained(which: str) -> None:
+    """Close a pool under a stream and an iterator, and read one of them to its error."""
+    pool = bu.WorkerProcessPool(2)
+    stream = pool.work_stream(iter([(abs, (number,)) for number in range(1000)]))
+    batches = pool.parallel_data_source(bu.ArrayDataSource([np.zeros((200_000, 1))]), 2).batch_iterator(5)
+    stream.retrieve()
+    next(batches)
+    pool.close()
+    with contextlib.suppress(bu.PoolClosed):
+        for _ in batches if which == "batches" else stream.retrieve_iter():
+            pass
+
+
+@pytest.mark.parametrize("which", ["stream", "batches"])
+def test_what_is_read_to_the_error_of_a_closed_pool_keeps_none_of_its_memory(which: str) -> None:
+    before = maps_of_pools()
+    for _ in range(10):  # the close comes at another moment each time
+        drained(which)
+    gc.collect()
+    gc.collect()  # the first one ends what the second one finds
+    assert maps_of_pools() <= before
