@@ -18,7 +18,7 @@ from typing import Any
 
 from ..left import Left, left_since
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds within which what a scene used must be gone; it is gone at once, unless the machine is busy."""
 
 

@@ -61,7 +61,7 @@ CHUNK_WAIT_SECONDS = 5.0
 SLOTS_FOR_A_CHUNK_AHEAD = 4
 """Slots that a cache must have for each chunk that is decoded ahead, so as not to replace chunks in use."""
 
-SLOTS_BUSY, CACHE_FULL = -1, -2
+DECODED_ELSEWHERE, CACHE_FULL = -1, -2
 """Answers instead of the number of a slot."""
 
 PID_BITS = 22
@@ -262,7 +262,7 @@ class _Share:
     def _made(self, number: int, nbytes: int, decode: Decode, use: Use, late: bool) -> bool:
         """Decode a chunk and use it. Unless `late`, return False if it is kept, or another process decodes it."""
         slot = self._claimed(number, nbytes, late)
-        if slot == SLOTS_BUSY:
+        if slot == DECODED_ELSEWHERE:
             return False
         kept = number + 1 if self._has_pages(slot, nbytes) else 0
         try:
@@ -281,13 +281,16 @@ class _Share:
         return True
 
     def _claimed(self, number: int, nbytes: int, late: bool) -> int:
-        """Return a slot to decode a chunk into; SLOTS_BUSY where `_made` returns False, CACHE_FULL if there is none."""
+        """Return a slot to decode a chunk into, or why there is none.
+
+        DECODED_ELSEWHERE: :meth:`_made` returns False then. CACHE_FULL: all slots are in use.
+        """
         with self._locked():
             self._slot_bytes[0] = nbytes
             n = self._used(nbytes)
             owners = self._owners[:n][self._keys[:n] == number + 1].tolist()
             if not late and any(owner == 0 or self._lives(owner) for owner in owners):
-                return SLOTS_BUSY
+                return DECODED_ELSEWHERE
             for _ in range(n):
                 slot = int(self._hand[0]) % n
                 self._hand[0] = slot + 1
