@@ -74,8 +74,12 @@ def pool(shared: bu.WorkerRayPool) -> Iterator[bu.WorkerRayPool]:
 
 
 def restarts(pool: Any) -> int:
-    """Return how often actors of the pool have died and come back."""
-    return int(sum(each["restarts"] for each in pool.stats()))
+    """Return how often actors of the pool have died and come back, once all are up: it lists those alone."""
+    deadline = time.monotonic() + PATIENCE
+    while len(stats := pool.stats()) < pool.processes:
+        assert time.monotonic() < deadline, stats
+        time.sleep(0.05)
+    return int(sum(each["restarts"] for each in stats))
 
 
 def expected(**options: Any) -> list[Any]:
