@@ -1,8 +1,8 @@
-"""Decodes mutated pictures in a process of its own: ``python fuzz_images.py FORMAT OPTIONS SEED COUNT``.
+"""Decodes mutated pictures in a process of its own: ``python fuzz_images.py FORMATS OPTIONS SEED COUNT``.
 
-Prints, as JSON, how many were decoded and refused, and by how many MB the peak of memory grew. Ends with a traceback
-where anything else than ``SampleReadError`` is raised or a file takes longer than `SECONDS`, by a signal
-where a decoder crashes.
+Prints, as JSON and for each format, how many were decoded and refused, and by how many MB the peak of memory grew.
+Ends with a traceback where anything else than ``SampleReadError`` is raised or a file takes longer than `SECONDS`, by a
+signal where a decoder crashes; the format is the last one on standard error.
 """
 
 import ast
@@ -69,15 +69,14 @@ def mutated(data, rng):
     return bytes(data)
 
 
-def main(kind, options, seed, count):
-    warnings.simplefilter("ignore")  # Pillow's, of broken notes
-    rng, originals = np.random.default_rng(int(seed)), seeds(kind)
-    options = {"max_pixels": MAX_PIXELS, **ast.literal_eval(options)}
+def decoded(kind, options, rng, count):
+    """Decode so many mutated pictures of a format; return what became of them."""
+    originals = seeds(kind)
     good = bu.ImageBytes(originals, 24, **options)[:]
     assert good.shape == (len(originals), 24, 24, 3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     decoded = refused = 0
-    for _ in range(int(count)):
+    for _ in range(count):
         data = mutated(originals[rng.integers(len(originals))], rng)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
@@ -87,7 +86,16 @@ def main(kind, options, seed, count):
             refused += 1
         faulthandler.cancel_dump_traceback_later()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
-    print(json.dumps({"decoded": decoded, "refused": refused, "grown": grown}))
+    return {"decoded": decoded, "refused": refused, "grown": grown}
+
+
+def main(kinds, options, seed, count):
+    warnings.simplefilter("ignore")  # Pillow's, of broken notes
+    options, found = {"max_pixels": MAX_PIXELS, **ast.literal_eval(options)}, {}
+    for kind in kinds.split(","):
+        print(kind, file=sys.stderr, flush=True)
+        found[kind] = decoded(kind, options, np.random.default_rng(int(seed)), int(count))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""No file, however broken, does more than fail: each in a process, which would crash, hang or grow."""
+"""No file, however broken, does more than fail: in a process that would crash, hang or grow."""
 
 import json
 import os
@@ -18,20 +18,20 @@ NEEDS = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", IMAGE_FORMATS)
-def test_mutated_files_are_decoded_or_refused(kind, way, in_full):
-    if kind in NEEDS and not features.check(NEEDS[kind]):
-        pytest.skip(f"this Pillow has no {kind}")
-    if way != "pillow" and kind != "JPEG" and not in_full:
-        pytest.skip("Pillow decodes it, as in the other")
-    command = [sys.executable, str(Path(__file__).with_name("fuzz_images.py")), kind, repr(WAYS[way]), "1"]
+def test_mutated_files_are_decoded_or_refused(way, in_full):
+    kinds = [kind for kind in IMAGE_FORMATS if kind not in NEEDS or features.check(NEEDS[kind])]
+    if way != "pillow" and not in_full:
+        kinds = ["JPEG"]  # Pillow decodes the others, whatever the way
     count = 10_000 if in_full else 100
+    command = [sys.executable, str(Path(__file__).with_name("fuzz_images.py")), ",".join(kinds), repr(WAYS[way]), "1"]
     ran = subprocess.run(
         [*command, str(count)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
-        text=True, check=False, timeout=3000,
+        text=True, check=False, timeout=6000,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads(ran.stdout)
-    assert found["decoded"] + found["refused"] == count
-    assert found["refused"] > 0
-    assert found["grown"] < 200, "MB; a million pixels of 16 bytes are 16 MB"
+    assert list(found) == kinds
+    for kind, of_kind in found.items():
+        assert of_kind["decoded"] + of_kind["refused"] == count, kind
+        assert of_kind["refused"] > 0, kind
+        assert of_kind["grown"] < 200, f"MB of {kind}; a million pixels of 16 bytes are 16 MB"
