@@ -139,12 +139,6 @@ class TestZarr(RemoteContract):
         return bu.ZarrRows(like.path)
 
 
-class TestShardsOfZarr(TestZarr):
-    """Chunks that lie in shards, whose index is read by a range from the end."""
-
-    shards = 4, 4, 2
-
-
 class TestFileBytes(AccessorContract):
     """Whole files, some of them local."""
 
@@ -279,6 +273,15 @@ def test_the_chunks_and_row_groups_of_a_batch_are_fetched_at_once(server: Server
     server.fails(r"GET x.parquet", meets(4), 4)  # each thread reads the end of the file first
     assert lists[[7, 0, 3, 4]][:, 9].tolist() == [7, 0, 3, 4]
     assert server.faults == []
+
+
+def test_shards_of_zarr_have_their_index_read_by_a_range_from_the_end(server: Server) -> None:
+    contract = TestZarr()
+    contract.server, contract.shards = server, (4, 4, 2)
+    rows, expected = contract.make(server.folder)
+    assert_same_rows(rows[:], expected)
+    rows.close()
+    assert_same_rows(rows[[6, 0, 3]], [expected[6], expected[0], expected[3]])
 
 
 def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Server) -> None:
