@@ -10,7 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from .local_cluster import cluster
+import batchup_ng as bu
+
+from .local_cluster import cluster, started
 
 PATIENCE = 20.0
 """Seconds in which what a test used must be gone, on a machine that may be busy."""
@@ -22,6 +24,20 @@ def nodes() -> Iterator[Any]:
     pytest.importorskip("ray", reason="Ray is not installed")
     with cluster() as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def lone(nodes: Any) -> Iterator[bu.WorkerRayPool]:
+    """A pool of one actor, for tests that do not end it."""
+    with bu.WorkerRayPool(actors=1, num_cpus=0.5) as made:
+        yield started(made)
+
+
+@pytest.fixture(scope="package")
+def four(nodes: Any) -> Iterator[bu.WorkerRayPool]:
+    """A pool of actors on both nodes, for tests that end none of them. They leave room for others."""
+    with bu.WorkerRayPool(actors=4, num_cpus=0.25) as made:
+        yield started(made)
 
 
 def actors() -> set[int]:

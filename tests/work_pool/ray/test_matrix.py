@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-import batchup_ng as bu
 from batchup_ng.testing.sources import assert_same_batches
 from tests.properties.matrix import BATCHES, BUFFERS, EPOCH, SEED, SIZE, WORLDS, augmented, opened
 from tests.properties.test_matrix import STEP, check_tail, iterators, mixed
 
 from ...extent import quick
-from .local_cluster import started
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
@@ -28,10 +26,10 @@ OTHERS = [("serial", 1), ("processes", 2)]
 
 
 @pytest.fixture(scope="module")
-def pools(nodes: Any) -> Iterator[dict[tuple[str, int], Any]]:
+def pools(lone: Any, four: Any) -> Iterator[dict[tuple[str, int], Any]]:
     """Pools of one and four actors, and others that go on where those stopped."""
-    with opened(OTHERS) as made, bu.WorkerRayPool(actors=1) as one, bu.WorkerRayPool(actors=4) as four:
-        yield {**made, ("ray", 1): started(one), ("ray", 4): started(four)}
+    with opened(OTHERS) as made:
+        yield {**made, ("ray", 1): lone, ("ray", 4): four}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -33,10 +32,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestFourActors(PoolContract):
     """The contract, with actors on both nodes."""
 
-    def make(self) -> Any:
-        return started(bu.WorkerRayPool(actors=4))
+    setup_class = teardown_class = None  # type: ignore[assignment]  # the tests of this folder share the pool
 
-    def make_to_end(self) -> Any:
+    @pytest.fixture
+    def pool(self, four: Any) -> Any:
+        return four
+
+    def make(self) -> Any:
         return started(bu.WorkerRayPool(actors=2))
 
     @pytest.mark.thorough
@@ -53,15 +55,8 @@ class TestFourActors(PoolContract):
         assert {each["restarts"] for each in told} == {0}
 
 
-@pytest.fixture(scope="module")
-def lone(nodes: Any) -> Iterator[bu.WorkerRayPool]:
-    """A pool of one actor, for tests that do not end it."""
-    with bu.WorkerRayPool(actors=1, num_cpus=0.5) as made:
-        yield started(made)
-
-
 def test_a_loader_takes_the_pool(nodes: Any) -> None:
-    loader = bu.Loader([np.arange(20)], batch_size=4, pool=bu.WorkerRayPool(actors=2))
+    loader = bu.Loader([np.arange(20)], batch_size=4, pool=bu.WorkerRayPool(actors=1))
     with loader:
         assert [batch[0].tolist() for batch in loader] == [list(range(k, k + 4)) for k in range(0, 20, 4)]
 

@@ -18,11 +18,6 @@ pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
 
 WORLD, ROUNDS = 2, 4
-RESUMED = {
-    "ray": lambda: bu.WorkerRayPool(actors=1),
-    "processes": lambda: bu.WorkerProcessPool(1),
-    "no pool": contextlib.nullcontext,
-}
 
 
 def epoch(pool: Any, **options: Any) -> Any:
@@ -52,17 +47,19 @@ def stopped(nodes: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[
     return given, paths
 
 
-@pytest.mark.parametrize("place", RESUMED)
+@pytest.mark.parametrize("place", ["ray", "processes", "no pool"])
 @pytest.mark.parametrize("saved_by", range(WORLD))
-def test_what_two_nodes_began_goes_on_in_one_process(stopped: Any, place: str, saved_by: int) -> None:
+def test_what_two_nodes_began_goes_on_in_one_process(
+    stopped: Any, lone: Any, pools: list[Any], place: str, saved_by: int
+) -> None:
     given, paths = stopped
-    with RESUMED[place]() as pool, epoch(pool, epoch=3) as iterator:
+    with epoch({"ray": lone, "processes": pools[1], "no pool": None}[place], epoch=3) as iterator:
         iterator.load_state(paths[saved_by])
         assert_same_batches(given + list(iterator), list(epoch(None, epoch=3)))
 
 
-def test_what_processes_began_goes_on_with_two_nodes(nodes: Any) -> None:
-    with bu.WorkerProcessPool(1) as pool, epoch(pool, epoch=3) as iterator:
+def test_what_processes_began_goes_on_with_two_nodes(nodes: Any, pools: list[Any]) -> None:
+    with epoch(pools[1], epoch=3) as iterator:
         given = [next(iterator) for _ in range(ROUNDS)]
         state = iterator.state_dict()
     with ranks(state=state) as iterators:
