@@ -143,7 +143,8 @@ class Loader:
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
-        epoch_options(**{**options, "shard": None if isinstance(shard, str) and shard == "auto" else shard})
+        later = isinstance(shard, str) and shard == "auto"
+        checked = epoch_options(**{**options, "shard": None if later else shard})
         for node in nodes_of(source.node, below_orders=False):
             node.check_batch_size(batch_size)
         if workers not in (None, 1) and not source.is_random_access:
@@ -156,6 +157,7 @@ class Loader:
         self._progress = Progress(
             source if collate is None else source.collate(collate),
             options,
+            None if later or checked.generator is not None else checked,
             None if isinstance(pool, str) else pool,
             kind,
             None if workers is None else validation.positive_int("workers", workers),
@@ -327,14 +329,13 @@ class Loader:
             what = "a state of a loader must be the dict that its state_dict() returned"
             why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
             raise StateError(f"{what}{why}, not {state!r:.200}") from error
-        progress, before = self._progress, self._progress.options
+        progress, before = self._progress, (self._progress.options, self._progress.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
         if self._seed_drawn:
-            progress.options = {
-                **before,
-                "shuffle": (SHUFFLE_BLOCKS, drawn) if without_blocks(before["shuffle"])[1] else drawn,
-            }
+            blocks = without_blocks(progress.options["shuffle"])[1]
+            progress.options = {**progress.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
+            progress.checked = None if progress.checked is None else epoch_options(**progress.options)
         chosen = None
         try:
             if batches is not None:
@@ -346,7 +347,7 @@ class Loader:
                 chosen = made.options.chosen  # also between epochs: all later epochs use these blocks
             left = progress.move_to(number, batches, chosen)
         except BaseException:
-            progress.options = before
+            progress.options, progress.checked = before
             raise
         end(left, "load_state_dict()")
 
@@ -420,8 +421,9 @@ class Loader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _options_of(self, epoch: int) -> EpochOptions:
-        options = epoch_options(**self._progress.options, epoch=epoch)
-        return dataclasses.replace(options, numbered=True, chosen=self._progress.chosen)
+        progress = self._progress
+        options = progress.checked or epoch_options(**progress.options)
+        return dataclasses.replace(options, epoch=epoch, numbered=True, chosen=progress.chosen)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""
@@ -454,7 +456,7 @@ class Loader:
                 progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
             if progress.behind is None:
                 progress.behind = behind = self._worked_for(progress.pool)
-                if isinstance(behind, ParallelNode):
+                if made and isinstance(behind, ParallelNode):
                     behind.hand_out_first(made)
         made_by_pool: PoolNode = progress.behind
         return made_by_pool

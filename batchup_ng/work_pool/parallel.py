@@ -117,7 +117,8 @@ class ParallelNode(PoolNode):
     ) -> None:
         # If all threads make one batch together, the first batch arrives sooner without others.
         by_all = pool.lends_threads and source.traits.spreads_reads
-        bound = ByteBound(size, buffer_bytes, 1 if by_all else pool.at_once + 1)
+        # On the consumer's thread nothing is made ahead.
+        bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
         self.making = Making(pool, source, pool.shared_constant(source), on_error, timeout, bound, [])
 

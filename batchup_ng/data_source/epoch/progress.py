@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 from ...sampling.plans.epoch import BatchPlan
+from ..epoch_options import EpochOptions
 from .epochs import Epochs
 from .iterator import BatchIterator
 
@@ -23,6 +24,7 @@ class Progress:
 
     source: Any
     options: dict[str, Any]  # of each epoch
+    checked: EpochOptions | None  # the same, checked; None if a launcher or a RandomState decides in each epoch
     pool: Any  # None until it is made
     kind: str  # of the pool, if the loader makes it; "" for the user's pool
     workers: int | None
