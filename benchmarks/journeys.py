@@ -100,7 +100,8 @@ def journeys() -> dict[str, Walk]:
         found["a later next of it"] = later
         blocks = 'iter(Loader(from_file("x.h5"), shuffle="blocks", pool="processes"))'
         found[blocks] = begun(hdf5(folder), ("blocks", 7))[0]
-        found["the first next after a resume with another world, serial"] = resumed(source)
+        arrays = bu.ArrayDataSource([np.arange(260).reshape(130, 2), np.arange(130)])
+        found["the first next after a resume with another world, serial, arrays"] = resumed(arrays)
     return found
 
 
