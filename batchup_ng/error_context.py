@@ -98,23 +98,23 @@ def shortened(text: str, most: int = MAX_TEXT_CHARS) -> str:
     return f"{text[: most - most // 4]}… ({left_out} characters are left out) …{text[-(most // 4) :]}"
 
 
-def described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:
+def described(error: BaseException, which: str, when: str, attributes: dict[str, Any]) -> BatchError:
     """Return the :class:`~batchup_ng.errors.BatchError` for `error`, with its cause.
 
-    `which` names the sample of the error, `when` its epoch and batch; `told` are attributes of the result. Signals
-    wait, because much of the code below, Python's included, suppresses any exception.
+    `which` names the sample of the error, `when` its epoch and batch; `attributes` are attributes of the result.
+    Signals wait, because much of the code below, Python's included, suppresses any exception.
     """
     with InterruptsHeld():
-        return _described(error, which, when, told)
+        return _described(error, which, when, attributes)
 
 
-def _described(error: BaseException, which: str, when: str, told: dict[str, Any]) -> BatchError:
-    told = {**told, "op": map_of(error), "traceback": traceback_of(error)}
-    made_by = "" if told["op"] is None else f", map {told['op']!r}"
-    result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **told)
+def _described(error: BaseException, which: str, when: str, attributes: dict[str, Any]) -> BatchError:
+    attributes = {**attributes, "op": map_of(error), "traceback": traceback_of(error)}
+    made_by = "" if attributes["op"] is None else f", map {attributes['op']!r}"
+    result = batch_error(error, f"{text_of(error)} ({which}{made_by}, {when})", **attributes)
     result.__cause__ = error
-    if isinstance(error.__cause__, RemoteTraceback) or len(told["traceback"]) >= MAX_TEXT_CHARS:
-        result.__cause__ = RemoteTraceback(told["traceback"])  # Python would print a long traceback in full
+    if isinstance(error.__cause__, RemoteTraceback) or len(attributes["traceback"]) >= MAX_TEXT_CHARS:
+        result.__cause__ = RemoteTraceback(attributes["traceback"])  # Python would print a long traceback in full
     return result
 
 
@@ -167,7 +167,7 @@ def unless_of_signal_handler(*kinds: type[Exception]) -> Iterator[None]:
         raise_if_of_signal_handler(error)
 
 
-def place_of(error: BatchError) -> str:
+def map_in_words(error: BatchError) -> str:
     """Return the map that raised `error` with its line, ``"map 'fn', train.py:4"``; "" if no map did."""
     if error.op is None:
         return ""

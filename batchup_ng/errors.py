@@ -119,14 +119,14 @@ _ALWAYS_PICKLED = frozenset({"row", "rows", "position", "source", "op", "epoch",
 """Attributes of a :class:`BatchError` that can always be pickled."""
 
 
-def batch_error(original: BaseException, text: str, **told: Any) -> BatchError:
+def batch_error(original: BaseException, text: str, **attributes: Any) -> BatchError:
     """Return a :class:`BatchError` with this text and these attributes, of the type of `original` too if possible."""
     kind: type[BaseException] | None = type(original)
     if isinstance(original, BatchError):
         kind = original._kind
     elif isinstance(original, (StopIteration, StopAsyncIteration)):
         kind = RuntimeError
-    state = {"_text": text, "error": original, **told}
+    state = {"_text": text, "error": original, **attributes}
     if isinstance(original, SyntaxError):
         state["msg"] = text  # Python prints this instead
     try:

@@ -1,7 +1,7 @@
 """One object for a training loop to iterate over: a data set, its batches, and the pool that makes them.
 
 A loader owns the epoch under way, and its pool unless the pool is the user's. The loaders from ``map`` and from the
-frameworks are views: all share its :class:`Progress`, so any of them may be asked for a state or closed.
+frameworks are views: all share its :class:`SharedByViews`, so any of them may be asked for a state or closed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
-from .data_source.epoch.opening import Epoch, plan_of, prepare
-from .data_source.epoch.progress import Progress, end
+from .data_source.epoch.opening import Epoch, epoch_plan, prepare
+from .data_source.epoch.shared_by_views import SharedByViews, end
 from .data_source.epoch.starting import start
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
@@ -154,7 +154,7 @@ class Loader:
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
-        self._progress = Progress(
+        self._shared = SharedByViews(
             source if collate is None else source.collate(collate),
             options,
             None if later or checked.generator is not None else checked,
@@ -172,26 +172,26 @@ class Loader:
         This call starts the workers and the first batches. An epoch counts as begun with the request for its first
         batch, because some frameworks call ``iter`` more often than they loop.
         """
-        progress, began = self._progress, time.perf_counter()
-        with progress.lock:
-            if progress.iterator is not None:
-                progress.iterator.break_off("another iteration over its loader, begun before this one was at its end")
-            number, state = progress.upcoming()
+        shared, began = self._shared, time.perf_counter()
+        with shared.lock:
+            if shared.iterator is not None:
+                shared.iterator.break_off("another iteration over its loader, begun before this one was at its end")
+            number, state = shared.upcoming()
             try:
-                if progress.inner is None or not progress.inner.untouched:
-                    if progress.inner is not None and not progress.inner.asked:
-                        progress.series = None  # the epoch was closed before its first batch, and is to begin again
-                    if progress.series is None:
-                        progress.series = series_of_epochs(self._behind(), self._options_of(number), None, state)
-                    progress.inner = None
-                    progress.next, progress.pending = number, state
-                    progress.inner = next(progress.series)
-                    progress.inner.start_seconds = time.perf_counter() - began
-                progress.iterator = self._viewed(LoaderIterator(progress.inner, progress.lock))
-                return progress.iterator
+                if shared.inner is None or not shared.inner.untouched:
+                    if shared.inner is not None and not shared.inner.asked:
+                        shared.series = None  # the epoch was closed before its first batch, and is to begin again
+                    if shared.series is None:
+                        shared.series = series_of_epochs(self._pool_node(), self._options_of(number), None, state)
+                    shared.inner = None
+                    shared.next, shared.pending = number, state
+                    shared.inner = next(shared.series)
+                    shared.inner.start_seconds = time.perf_counter() - began
+                shared.iterator = self._viewed(LoaderIterator(shared.inner, shared.lock))
+                return shared.iterator
             except BaseException:  # the next call begins the same epoch, wherever a signal handler interrupted
-                progress.series = progress.inner = progress.iterator = None
-                progress.next, progress.pending = number, state
+                shared.series = shared.inner = shared.iterator = None
+                shared.next, shared.pending = number, state
                 raise
 
     def __len__(self) -> int:
@@ -200,7 +200,7 @@ class Loader:
         Raises:
             TypeError: the epoch never ends, or its length is known only at its end.
         """
-        number, state = self._progress.upcoming()
+        number, state = self._shared.upcoming()
         if state is not None:
             return prepare(self._with_plan(), self._options_of(number), state).n_left()
         return self.batches_per_epoch
@@ -208,11 +208,11 @@ class Loader:
     @property
     def batches_per_epoch(self) -> int:
         """The number of batches of a whole epoch; raises the same errors as ``len``."""
-        source, options = self._progress.source, self._options_of(self._progress.upcoming()[0])
+        source, options = self._shared.source, self._options_of(self._shared.upcoming()[0])
         if options.generator is not None:  # nothing may be drawn from it here
             options = dataclasses.replace(options, generator=None, shuffled=True)
         if source.is_random_access:
-            n_batches: float | None = plan_of(self._with_plan(), options).n_batches
+            n_batches: float | None = epoch_plan(self._with_plan(), options).n_batches
         else:
             n_batches = source.node.stream_count(options)
         if n_batches is None or n_batches == math.inf:
@@ -233,9 +233,9 @@ class Loader:
 
     def view(self: LoaderType, make: Callable[[Any], Any]) -> LoaderType:
         """Return a loader that shares everything with this one; `make` converts each of its iterators."""
-        made = copy.copy(self)
-        made._views = (*self._views, make)
-        return made
+        copied = copy.copy(self)
+        copied._views = (*self._views, make)
+        return copied
 
     def batch(self, number: int, epoch: int | None = None) -> Any:
         """Return batch `number` of an epoch, by default of the one under way; in any order, from any thread.
@@ -254,28 +254,28 @@ class Loader:
             IndexError: there is no such batch; raised when the batch is about to be made.
         """
         options = self._options_of(self.epoch if epoch is None else epoch)
-        behind = self._behind()
-        if not isinstance(behind, ParallelNode) or options.generator is not None:
+        node = self._pool_node()
+        if not isinstance(node, ParallelNode) or options.generator is not None:
             raise ArgumentTypeError(
                 "batches of this loader can only be had in their order, for its source only streams or its order is "
                 "drawn from a RandomState; pass shuffle=<int>, or iterate"
             )
-        with self._progress.lock:
-            if self._progress.plan is None or self._progress.plan.epoch != options.epoch:
-                self._progress.plan = plan_of(self._with_plan(), options)
-            plan = self._progress.plan
+        with self._shared.lock:
+            if self._shared.plan is None or self._shared.plan.epoch != options.epoch:
+                self._shared.plan = epoch_plan(self._with_plan(), options)
+            plan = self._shared.plan
         wanted = [validation.integer("number", number) for number in numbers]
 
         def planned() -> Iterator[PlannedBatch]:
             for number in wanted:
-                with self._progress.lock:
+                with self._shared.lock:
                     batch = plan[number]
                 yield batch
 
         n, accounting = len(wanted), OutOfOrder()
-        some = Epoch(behind, options, options, plan, chosen=planned(), n_chosen=n, accounting=accounting)
+        some = Epoch(node, options, options, plan, requested=planned(), n_requested=n, accounting=accounting)
         iterator = BatchIterator(some, start(some))
-        self._progress.beside.add(iterator)
+        self._shared.beside.add(iterator)
         return self._viewed(iterator)
 
     # -- how far it is -----------------------------------------------------------------------------------------
@@ -284,21 +284,21 @@ class Loader:
     def epoch(self) -> int:
         """The number of the epoch under way, or of the next epoch if there is none."""
         iterator = self._under_way()
-        return self._progress.upcoming()[0] if iterator is None else int(iterator.epoch)
+        return self._shared.upcoming()[0] if iterator is None else int(iterator.epoch)
 
     @property
     def upcoming_epoch(self) -> int:
         """The number of the next iteration's epoch."""
-        return self._progress.upcoming()[0]
+        return self._shared.upcoming()[0]
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, like samplers of PyTorch; does nothing if it is that epoch already."""
         if validation.not_negative("epoch", epoch) != self.upcoming_epoch:
-            end(self._progress.move_to(epoch, None, self._progress.chosen), "set_epoch()")
+            end(self._shared.move_to(epoch, None, self._shared.order_blocks), "set_epoch()")
 
     def shard_world(self) -> int:
         """Return the number of processes that share the data."""
-        return self._options_of(self._progress.next).shard.world
+        return self._options_of(self._shared.next).shard.world
 
     def state_dict(self) -> dict[str, Any]:
         """Return the progress: the epoch, and how much of it was handed out; JSON can hold it.
@@ -306,13 +306,13 @@ class Loader:
         Raises:
             StateError: in the middle of an epoch: the source only streams, or a ``RandomState`` draws its order.
         """
-        progress, iterator = self._progress, self._under_way()
-        batches = progress.upcoming()[1] if iterator is None else iterator.state_dict()
+        shared, iterator = self._shared, self._under_way()
+        epoch_state = shared.upcoming()[1] if iterator is None else iterator.state_dict()
         options = self._options_of(self.epoch)
-        if batches is None and not isinstance(progress.source.node, UserNode) and options.generator is None:
-            epoch = prepare(progress.source.node, options)
-            batches = epoch.state(*epoch.accounting.counted(), None)
-        return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": batches}
+        if epoch_state is None and not isinstance(shared.source.node, UserNode) and options.generator is None:
+            epoch = prepare(shared.source.node, options)
+            epoch_state = epoch.state(*epoch.accounting.counted(), None)
+        return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": epoch_state}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the place of `state` in the next iteration, in the middle of its epoch. If `state` is from the
@@ -322,32 +322,32 @@ class Loader:
             StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
         """
         try:
-            epoch, seed, batches = (state[name] for name in ("epoch", "seed", "batches"))
+            epoch, seed, epoch_state = (state[name] for name in ("epoch", "seed", "batches"))
             number = validation.not_negative("epoch", epoch)
             drawn = validation.not_negative("seed", seed) if self._seed_drawn or seed is not None else None
         except (TypeError, KeyError, IndexError, ValueError) as error:
             what = "a state of a loader must be the dict that its state_dict() returned"
             why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
             raise StateError(f"{what}{why}, not {state!r:.200}") from error
-        progress, before = self._progress, (self._progress.options, self._progress.checked)
+        shared, before = self._shared, (self._shared.options, self._shared.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
         if self._seed_drawn:
-            blocks = without_blocks(progress.options["shuffle"])[1]
-            progress.options = {**progress.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
-            progress.checked = None if progress.checked is None else epoch_options(**progress.options)
-        chosen = None
+            blocks = without_blocks(shared.options["shuffle"])[1]
+            shared.options = {**shared.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
+            shared.checked = None if shared.checked is None else epoch_options(**shared.options)
+        order_blocks = None
         try:
-            if batches is not None:
-                made = prepare(self._with_plan(), self._options_of(number), batches)
-                if made.at_its_end:
+            if epoch_state is not None:
+                prepared = prepare(self._with_plan(), self._options_of(number), epoch_state)
+                if prepared.at_its_end:
                     number += 1
-                if made.at_its_start or made.at_its_end:
-                    batches = None
-                chosen = made.options.chosen  # also between epochs: all later epochs use these blocks
-            left = progress.move_to(number, batches, chosen)
+                if prepared.at_its_start or prepared.at_its_end:
+                    epoch_state = None
+                order_blocks = prepared.options.order_blocks  # also between epochs: all later epochs use these blocks
+            left = shared.move_to(number, epoch_state, order_blocks)
         except BaseException:
-            progress.options, progress.checked = before
+            shared.options, shared.checked = before
             raise
         end(left, "load_state_dict()")
 
@@ -361,14 +361,14 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Return the statistics of the epoch under way, or of the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
-        iterator = self._progress.iterator
-        return dict(self._progress.told[0] if iterator is None else iterator.stats())
+        iterator = self._shared.iterator
+        return dict(self._shared.closed_report[0] if iterator is None else iterator.stats())
 
     @property
     def errors(self) -> list[Any]:
         """The samples that the error policy let pass in the epoch under way, or in the last one."""
-        iterator = self._progress.iterator
-        return list(self._progress.told[1] if iterator is None else iterator.errors)
+        iterator = self._shared.iterator
+        return list(self._shared.closed_report[1] if iterator is None else iterator.errors)
 
     # -- its end -----------------------------------------------------------------------------------------------
 
@@ -377,22 +377,22 @@ class Loader:
 
         The state still describes the epoch under way. With a pool of yours, an iteration would continue from there.
         """
-        progress, under_way = self._progress, self._under_way()
-        progress.next, progress.pending = progress.upcoming()
+        shared, under_way = self._shared, self._under_way()
+        shared.next, shared.pending = shared.upcoming()
         if under_way is not None:
             with contextlib.suppress(StateError):  # it has no state
-                progress.next, progress.pending = int(under_way.epoch), under_way.state_dict()
-        if progress.iterator is not None:
-            progress.told = self.stats(), self.errors
-        for made in (progress.iterator, *progress.beside):
-            if made is not None:
-                made.break_off("close() of its loader")
-        if progress.series is not None:
-            progress.series.close()
+                shared.next, shared.pending = int(under_way.epoch), under_way.state_dict()
+        if shared.iterator is not None:
+            shared.closed_report = self.stats(), self.errors
+        for iterator in (shared.iterator, *shared.beside):
+            if iterator is not None:
+                iterator.break_off("close() of its loader")
+        if shared.series is not None:
+            shared.series.close()
         # They hold memory that the workers share, and TensorFlow keeps loaders until the program ends.
-        progress.iterator = progress.inner = progress.series = progress.behind = None
-        if progress.kind:
-            pool, progress.pool, progress.kind = progress.pool, None, CLOSED_POOL_KIND
+        shared.iterator = shared.inner = shared.series = shared.pool_node = None
+        if shared.kind:
+            pool, shared.pool, shared.kind = shared.pool, None, CLOSED_POOL_KIND
             if pool is not None:
                 pool.close()
 
@@ -403,66 +403,66 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        progress = self._progress
-        own = not progress.source.is_random_access and not progress.source.node.traits.takes_options
-        size = "batches as its iterator gives them" if own else f"batches of {progress.options['batch_size']}"
-        words = [samples_in_words(progress.source.node), size]
-        given = {name: progress.options[name] for name in ("shuffle", "drop_last", "shard")}
+        shared = self._shared
+        own = not shared.source.is_random_access and not shared.source.node.traits.takes_options
+        size = "batches as its iterator gives them" if own else f"batches of {shared.options['batch_size']}"
+        words = [samples_in_words(shared.source.node), size]
+        given = {name: shared.options[name] for name in ("shuffle", "drop_last", "shard")}
         words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
         words += [f"epoch {self.epoch}"]
-        if progress.kind == CLOSED_POOL_KIND:
+        if shared.kind == CLOSED_POOL_KIND:
             words.append(CLOSED_POOL_KIND)
-        elif progress.pool is not None:
-            words.append(f"by {progress.pool!r}" + f", chosen because {progress.why}" * bool(progress.why))
+        elif shared.pool is not None:
+            words.append(f"by {shared.pool!r}" + f", chosen because {shared.why}" * bool(shared.why))
         else:
-            words.append(f"pool={progress.kind!r}" + ", to be chosen in the first epoch" * (progress.kind == "auto"))
+            words.append(f"pool={shared.kind!r}" + ", to be chosen in the first epoch" * (shared.kind == "auto"))
         return f"<{type(self).__name__}: {', '.join(words)}>"
 
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _options_of(self, epoch: int) -> EpochOptions:
         progress = self._progress
-        options = progress.checked or epoch_options(**progress.options)
-        return dataclasses.replace(options, epoch=epoch, numbered=True, chosen=progress.chosen)
+        options = shared.checked or epoch_options(**shared.options)
+        return dataclasses.replace(options, epoch=epoch, numbered=True, chosen=shared.chosen)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""
-        node: Node = self._progress.source.node
-        return self._behind() if isinstance(node, UserNode) else node
+        node: Node = self._shared.source.node
+        return self._pool_node() if isinstance(node, UserNode) else node
 
     @property
     def in_mid_epoch(self) -> bool:
         """Whether a part of an epoch was handed out, by this loader or before the loaded state."""
-        return self._under_way() is not None or self._progress.upcoming()[1] is not None
+        return self._under_way() is not None or self._shared.upcoming()[1] is not None
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way; None if it is at its end or there is none."""
-        iterator = self._progress.iterator
+        iterator = self._shared.iterator
         return None if iterator is None or iterator.at_end else iterator
 
-    def _behind(self) -> PoolNode:
+    def _pool_node(self) -> PoolNode:
         """Return the node whose batches the pool makes; the first call chooses and starts the pool."""
-        progress = self._progress
-        with self._progress.lock:
-            kind = progress.kind
-            made: list[Any] = []
-            if progress.pool is None and kind == "auto":
-                number, state = progress.upcoming()
-                tried = choose(progress.source, self._options_of(number), state, self._timeout)
-                (kind, progress.why), made = tried
-            if progress.kind == CLOSED_POOL_KIND:  # another thread may have closed it
+        shared = self._shared
+        with self._shared.lock:
+            kind = shared.kind
+            ready_made: list[Any] = []
+            if shared.pool is None and kind == "auto":
+                number, state = shared.upcoming()
+                tried = choose(shared.source, self._options_of(number), state, self._timeout)
+                (kind, shared.why), ready_made = tried
+            if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
-            if progress.pool is None:
-                progress.pool = POOLS[kind](progress.workers if progress.source.is_random_access else 1)
-            if progress.behind is None:
-                progress.behind = behind = self._worked_for(progress.pool)
+            if shared.pool is None:
+                shared.pool = POOLS[kind](shared.workers if shared.source.is_random_access else 1)
+            if shared.behind is None:
+                shared.behind = behind = self._worked_for(shared.pool)
                 if made and isinstance(behind, ParallelNode):
                     behind.hand_out_first(made)
-        made_by_pool: PoolNode = progress.behind
+        made_by_pool: PoolNode = shared.behind
         return made_by_pool
 
     def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
-        node = self._progress.source.node
+        node = self._shared.source.node
         if node.is_random_access:
             return ParallelNode(node, pool, self._buffer, on_error=self._on_error, timeout=self._timeout)
         return PrefetchNode(node, pool, self._buffer)

@@ -25,10 +25,11 @@ MAX_READS_OF_A_BLOCK = 1.5
 """How often the ranks may read each block, all together, before a warning says so."""
 
 
-def nodes_in_blocks(root: Node, chosen: Blocks | None = None) -> BlocksOfNodes:
+def nodes_in_blocks(root: Node, order_blocks: Blocks | None = None) -> BlocksOfNodes:
     """Return the nodes that have an order by blocks, each with its block and window.
 
-    These are `chosen`, in the order of the nodes, or one pair for all of them. By default the accessors propose them.
+    These are `order_blocks`, in the order of the nodes, or one pair for all of them. By default the accessors propose
+    them.
     """
     nodes = nodes_of(root, below_orders=False)
     proposed = [(node, blocks) for node in nodes if (blocks := node.order_blocks()) is not None]
@@ -37,9 +38,9 @@ def nodes_in_blocks(root: Node, chosen: Blocks | None = None) -> BlocksOfNodes:
             "shuffle='blocks' is for accessors that say their natural_block, such as NpyRows, and this source has "
             "none: its samples may be read in any order; pass shuffle=True, or a seed"
         )
-    if chosen is None:
+    if order_blocks is None:
         return proposed
-    pairs = chosen * len(proposed) if len(chosen) == 1 else chosen
+    pairs = order_blocks * len(proposed) if len(order_blocks) == 1 else order_blocks
     return [(node, pair) for (node, _), pair in zip(proposed, pairs, strict=True)]
 
 

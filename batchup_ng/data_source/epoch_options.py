@@ -44,25 +44,25 @@ class EpochOptions:
     batch_size: int
     shuffle: Any  # as the user gave it
     generator: Any  # the order is drawn from it, or the seed when the epoch opens; None if it is not used
-    blocks: bool  # whether storage influences the order
+    by_blocks: bool  # whether storage influences the order
     shuffled: bool  # whether the order is a function of the seed; if False and `generator` is None, it is in order
     seed: int  # of the order, or of the maps' randomness if the order has no seed
     epoch: int
     numbered: bool  # whether the user gave the number of the epoch
     drop_last: bool
     own: Mapping[str, Any]  # options for the user's own function
-    place: tuple[int, ...] = ()  # child numbers from the root to the node, only of children with their own order
+    order_path: tuple[int, ...] = ()  # child numbers from the root to the node, only of children with their own order
     shard: Shard = ALONE
     reached: Reached = START
     # Number of samples of a stream that each map has received, by its place in the graph. The maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     policy: ErrorPolicy | None = None  # None: the source's own
     # For an order by blocks: the block and window of each node that has an order. None until the epoch is prepared.
-    chosen: tuple[tuple[int, int], ...] | None = None
+    order_blocks: tuple[tuple[int, int], ...] | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for child `number`, which has its own order."""
-        return dataclasses.replace(self, place=(*self.place, number))
+        return dataclasses.replace(self, order_path=(*self.order_path, number))
 
     def opened(self, seed: int | None = None) -> EpochOptions:
         """Return the options of an epoch that opens. If `shuffle` says so, draw its seed, or take `seed` of a state."""
@@ -75,7 +75,7 @@ class EpochOptions:
         """Return the key of the order at this node, or None if it is in order."""
         if self.generator is not None:
             return DrawnKey(rng=self.generator)
-        return OrderKey(self.seed, self.epoch, self.place, blocks) if self.shuffled else None
+        return OrderKey(self.seed, self.epoch, self.order_path, blocks) if self.shuffled else None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def epoch_options(
         batch_size=validation.positive_int("batch_size", batch_size),
         shuffle=shuffle,
         generator=generator,
-        blocks=blocks,
+        by_blocks=blocks,
         shuffled=shuffled,
         seed=seed,
         epoch=number,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..accessors.map_style import MapStyle
 from ..error_context import function_name
@@ -42,7 +42,7 @@ def filtered(node: Node, predicate: Callable[..., Any], columns: Any = None) -> 
         batch = read_in_order(node if narrow is None else narrow, positions)
         if names is not None and narrow is None:
             batch = _picked(batch, names)
-        kept = [_decided(predicate, sample) for sample in batches.samples_of(batch)]
+        kept = [_decided(predicate, sample) for sample in nests.samples_of(batch)]
         if len(kept) != len(positions):
             raise ArgumentError(
                 f"the maps make {len(kept)} samples of {len(positions)}, so that they cannot be told apart; filter "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import Node
@@ -33,9 +33,9 @@ def looked_at(which: Any, length: int, in_order: Callable[[np.ndarray], Any]) ->
     chosen = chosen_rows(which, length)
     if not isinstance(chosen, int):
         return in_order(chosen)
-    batch = batches.as_batch(in_order(np.array([chosen])))
+    batch = nests.as_batch(in_order(np.array([chosen])))
     try:
-        samples = list(batches.samples_of(batch))
+        samples = list(nests.samples_of(batch))
     except (ArgumentError, TypeError):  # arrays of different lengths, or no arrays
         samples = []
     if len(samples) != 1:

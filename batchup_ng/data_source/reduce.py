@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
@@ -77,7 +77,7 @@ def batch_map_mean(
     sums: list[Any] | None = None
     n_samples = 0
     for batch, result in _results_of(func, batch_iter, progress_iter_func, n_batches, prepend_args):
-        n_samples += batches.length(batch)
+        n_samples += nests.length(batch)
         if result is None:
             continue
         values = _as_tuple(result, (np.ndarray, np.number, float, int), "a single result as a NumPy array or number")

@@ -28,7 +28,7 @@ from ..sampling.plans.epoch import BatchPlan
 from .composing import repeated, split_nodes, subset_of
 from .epoch.epochs import Epochs, one_epoch, series_of_epochs
 from .epoch.iterator import BatchIterator
-from .epoch.opening import plan_of
+from .epoch.opening import epoch_plan
 from .epoch_options import EPOCH_0, epoch_options
 from .filtering import filtered
 from .looking import length_of, looked_at, read_in_order
@@ -375,7 +375,7 @@ class PlannedDataSource(AbstractDataSource):
         Raises:
             TypeError: the source has no random access.
         """
-        return plan_of(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last).opened())
+        return epoch_plan(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last).opened())
 
     @validation.known_names(unless=lambda source: source.node.traits.takes_options)
     def batch_iterator(

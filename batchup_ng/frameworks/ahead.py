@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..data_source.epoch.iterator_views import IteratorView, broken_off, place_of, reason
+from ..data_source.epoch.iterator_views import IteratorView, broken_off, progress_of, reason
 from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentTypeError, ReentrantIteration, StateError
 from ..signals import InterruptsHeld
@@ -79,7 +79,7 @@ class AheadIterator(IteratorView):
         self._always = always
         self._receive = receive
         self._work = Work()
-        self._at = (0, place_of(iterator))  # the number of batches handed out, and the place after them
+        self._at = (0, progress_of(iterator))  # the number of batches handed out, and the progress after them
         self._left = -math.inf  # when the latest batch was handed out
         self._freed: Any = None  # the last batch but one, for the thread to free
         self._n_batches = _length(iterator)
@@ -114,14 +114,14 @@ class AheadIterator(IteratorView):
                 if self._ended is not None:
                     raise self._over()
                 at = self._at
-                batch, place = self._item(at[0])
+                batch, progress = self._item(at[0])
                 if self._always or (began - self._left > QUICK_SECONDS and self._thread_can_help(at[0])):
                     self._let_thread_fill(at[0] + 1)
                 if self._receive is not None:
                     batch = self._receive(batch)
                 self._left = time.perf_counter()
                 self._waited += self._left - began
-                handed = (at[0] + 1, place)
+                handed = (at[0] + 1, progress)
                 self._at = handed
                 return batch
         except BaseException as error:
@@ -139,8 +139,8 @@ class AheadIterator(IteratorView):
         """Undo a call of ``next`` that `error` ended; break the epoch off if a batch is lost.
 
         Args:
-            at: Count and place when the call began.
-            handed: Count and place that the call was about to leave; None if it failed earlier.
+            at: Count and progress when the call began.
+            handed: Count and progress that the call was about to leave; None if it failed earlier.
             error: The exception.
         """
         gone = self._at is not at and self._at is not handed  # another thread has the next batch already
@@ -157,13 +157,13 @@ class AheadIterator(IteratorView):
             self._end("" if self.at_end else by)
         elif item is not None or self._work.span[1] > at[0]:
             pass  # the batch is ready, or the thread makes it
-        elif at[1] is not None and place_of(self._iterator) == at[1]:
+        elif at[1] is not None and progress_of(self._iterator) == at[1]:
             self._failure = by  # no batch is lost; the iterator may go on, or be at its end
         else:
             self._end(by)
 
     def _item(self, number: int) -> tuple[Any, Any]:
-        """Return a converted batch and the place after it. The batch stays in ``ready`` for two more calls."""
+        """Return a converted batch and the progress after it. The batch stays in ``ready`` for two more calls."""
         ready = self._work.ready
         if self._receive is None:
             self._freed = ready.pop(number - 2, None)
@@ -199,7 +199,7 @@ class AheadIterator(IteratorView):
             self.at_end = True
             raise StopIteration
         self._failure = ""
-        item = self._work.ready[number] = _converted(self._convert, batch), place_of(self._iterator)
+        item = self._work.ready[number] = _converted(self._convert, batch), progress_of(self._iterator)
         return item
 
     def _thread_can_help(self, number: int) -> bool:
@@ -250,8 +250,8 @@ class AheadIterator(IteratorView):
         state: dict[str, Any] = self._iterator.state_at(self._at[1])
         return state
 
-    def place(self) -> Any:
-        """Return how far the epoch is: see ``BatchIterator.place``."""
+    def progress(self) -> Any:
+        """Return how far the epoch is: see ``BatchIterator.progress``."""
         return self._at[1]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -260,9 +260,9 @@ class AheadIterator(IteratorView):
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
-        handed_out, place = self._at
+        handed_out, progress = self._at
         waited = self._waited + getattr(self._iterator, "start_seconds", 0.0)
-        own = {"batches": handed_out, "samples": place[1]["delivered"], "wait_seconds": waited}
+        own = {"batches": handed_out, "samples": progress[1]["delivered"], "wait_seconds": waited}
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:
@@ -307,7 +307,8 @@ class Work:
 
     Attributes:
         span: The number of the first batch that the thread may make, and how many batches to make in all.
-        ready: The finished batches by number, each with the place after it; or the exception that ended the iterator.
+        ready: The finished batches by number, each with the progress after it; or the exception that ended the
+            iterator.
         room: Wakes the thread, and carries a batch to free.
         news: The thread releases it after each batch. The consumer waits by acquiring it.
     """
@@ -347,7 +348,7 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
         work.room.get()  # and free the batch that comes with it
         while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
             try:
-                work.ready[number] = _converted(convert, next(iterator)), place_of(iterator)
+                work.ready[number] = _converted(convert, next(iterator)), progress_of(iterator)
             except StopIteration as error:
                 work.ready[number] = error.with_traceback(None)  # its frames would hold the thread after its end
                 return

@@ -184,7 +184,7 @@ def _spec(leaves: Any, all_whole: bool) -> Any:
 
 def _all_whole(batches: Any) -> bool:
     """Return whether all batches have the same number of samples."""
-    return _hands_out_all(batches) and bool(batches._progress.options["drop_last"])
+    return _hands_out_all(batches) and bool(batches._shared.options["drop_last"])
 
 
 def _hands_out_all(batches: Any) -> bool:

@@ -26,11 +26,11 @@ from ..loader import POOLS
 from ..randomness import BatchKey
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.prefetch_buffer import ByteBound, Entry, Job, PrefetchBuffer
+from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer, Task
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream
-from ..work_pool.task import Submission, new_stream_id
+from ..work_pool.task import Submission, new_flow_id
 from .ahead import AheadIterator
 
 try:
@@ -209,14 +209,14 @@ class PooledDataLoader:
             self._bound = ByteBound(self._buffer, None, pool.at_once + 1)
         self._share(fetch, pool)
         context = contextvars.copy_context()
-        how = Submission(retryable=True, timeout=self._timeout, stream_id=new_stream_id(), context=context)
+        how = Submission(retryable=True, timeout=self._timeout, flow_id=new_flow_id(), context=context)
         shared, key, where, buffers = self._shared, self._key, _where(pool, self._seeded), pool.buffers
 
-        def job(number: int, indices: Any) -> Job:
+        def task(number: int, indices: Any) -> Task:
             arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
-            return Job((make_batch, arguments, {}), how, Drawn(number, indices))
+            return Task((make_batch, arguments, {}), how, Drawn(number, indices))
 
-        batches = Batches(pool, Jobs(job, drawn, len(ready)), self._bound, self, ready)
+        batches = Batches(pool, Tasks(task, drawn, len(ready)), self._bound, self, ready)
         return batches if not loader.pin_memory else _pinned(batches, pool.own_thread)
 
     def _begin_prepared(self) -> None:
@@ -329,34 +329,34 @@ class Drawn(NamedTuple):
     indices: Any
 
 
-class Jobs(Iterator[Job]):
-    """The jobs of the batches of an epoch. Each request for a job draws from the sampler.
+class Tasks(Iterator[Task]):
+    """The tasks of the batches of an epoch. Each request for a task draws from the sampler.
 
     Attributes:
         drawn: The number of batches drawn so far, including those made before.
     """
 
-    def __init__(self, make: Callable[[int, Any], Job], drawn: Iterable[Any], made_before: int) -> None:
+    def __init__(self, make: Callable[[int, Any], Task], drawn: Iterable[Any], made_before: int) -> None:
         self._make = make
         self._numbered = enumerate(drawn, made_before + 1)
         self.drawn = made_before
 
-    def __next__(self) -> Job:
+    def __next__(self) -> Task:
         for self.drawn, indices in self._numbered:  # noqa: B020  # counted at once, or an interrupt would hide it
             return self._make(self.drawn - 1, indices)
         raise StopIteration
 
 
-def _described(job: Job) -> str:
-    return f"batch {job.about.number} ({in_words(job.about.indices)})"
+def _described(task: Task) -> str:
+    return f"batch {task.about.number} ({in_words(task.about.indices)})"
 
 
 def _told(error: Exception, about: Drawn) -> BatchError:
     """Return the error of a batch. It names the index that failed, or all indices if that one is unknown."""
     index = getattr(error, INDEX_ATTRIBUTE, None)
-    told = {"row": index, "rows": about.indices, "batch": about.number}
+    attributes = {"row": index, "rows": about.indices, "batch": about.number}
     which = in_words(about.indices) if index is None else f"index {index!r:.80}"
-    return described(error, which, f"batch {about.number}", told)
+    return described(error, which, f"batch {about.number}", attributes)
 
 
 class Batches(Stream):
@@ -367,16 +367,16 @@ class Batches(Stream):
     """
 
     def __init__(
-        self, pool: AbstractWorkerPool, jobs: Jobs, bound: ByteBound, loader: PooledDataLoader, ready: list[Any]
+        self, pool: AbstractWorkerPool, tasks: Tasks, bound: ByteBound, loader: PooledDataLoader, ready: list[Any]
     ) -> None:
         self._loader = loader
-        self._jobs = jobs
+        self._tasks = tasks
         self._bound = bound
         self._ready = dict(enumerate(ready))
         self._number = 0  # number of the batch that is due
         self._lost = ""  # the exception that lost a batch
         self._turn = threading.RLock()  # held by the consumer whose turn it is
-        super().__init__(PrefetchBuffer(pool, jobs, bound, _described))
+        super().__init__(PrefetchBuffer(pool, tasks, bound, _described))
 
     def _received(self, entry: Entry) -> Any:
         try:
@@ -391,14 +391,14 @@ class Batches(Stream):
             self._bound.saw(batch)
             return received(batch)
         try:
-            raise _told(failure, entry.job.about)
+            raise _told(failure, entry.task.about)
         finally:
             del failure, entry  # the traceback holds this frame
 
     def _coming(self) -> int:
         """Return the number of the next batch from the pool; if there is none, one more than the last."""
-        job = self._buffer.coming()
-        return self._jobs.drawn if job is None else int(job.about.number)
+        task = self._buffer.coming()
+        return self._tasks.drawn if task is None else int(task.about.number)
 
     def __next__(self) -> Any:
         number = -1

@@ -85,12 +85,12 @@ class ArraysNode(RowsNode):
 
     def natural_blocks(self) -> tuple[int, int] | None:
         found = [_stored(array) for array in self.data]
-        told = [
+        proposed = [
             (a.natural_block, getattr(a, "natural_window", DEFAULT_WINDOW_BLOCKS))
             for a in found
             if hasattr(a, "natural_block")
         ]
-        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in told]
+        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in proposed]
         n = len(self.data[0])
         # Blocks of one row do not restrict the order, nor does an array that fits into one window.
         blocks = [(block, window) for block, window in blocks if block > 1] or blocks
@@ -129,8 +129,8 @@ class ArraysNode(RowsNode):
         if self.own.reader is not None or not self._has_samples:
             return super().read_samples(rows, key, buffers)
         columns = [
-            array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(place))
-            for place, array in enumerate(self.data)
+            array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(number))
+            for number, array in enumerate(self.data)
         ]
         if len(columns) == 1 and self.names is None:
             taken = list(columns[0])
@@ -148,7 +148,7 @@ class ArraysNode(RowsNode):
         if self._has_accessors:
             rows = read_only(rows)
         if self._draws:
-            parts = [gather(array, rows, buffers, key.child(place)) for place, array in enumerate(self.data)]
+            parts = [gather(array, rows, buffers, key.child(number)) for number, array in enumerate(self.data)]
         else:
             parts = [gather(array, rows, buffers) for array in self.data]
         batch = tuple(parts) if self.names is None and not self._has_samples else self._batch(parts)

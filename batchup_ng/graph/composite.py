@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..errors import ArgumentError
 from ..memory.leases import Buffers
@@ -105,7 +105,7 @@ class CompositeNode(Node):
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
         """Join the batches of all sources. A plan has already cut the rows, but maps may shorten batches."""
         uneven = self.trim and (self._resized or rows is None or not _even(rows))
-        return join(batches.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
+        return join(nests.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if isinstance(key, DrawnKey) and max(self._sizes) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
@@ -25,7 +25,7 @@ def row_arrays(rows: Any) -> list[np.ndarray]:
     A composite has one array for each part. A choice has the number of the source, then the rows in it.
     """
     if isinstance(rows, ChoiceBatch):
-        return [np.full(batches.length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
+        return [np.full(nests.length(rows.sample_indices), rows.ds_index), *row_arrays(rows.sample_indices)]
     if isinstance(rows, tuple):
         return [array for part in rows for array in row_arrays(part)]
     return [np.array(rows)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..batch_layout import own_parts
@@ -107,7 +107,7 @@ class MapNode(SameOrderNode):
         elif self.rng == "batch":
             result = call(fn, batch, rng=key.generator())
         else:
-            result = call(fn, batch, rng=key.sample_rng(batches.length(batch), planned))
+            result = call(fn, batch, rng=key.sample_rng(nests.length(batch), planned))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -118,7 +118,7 @@ class MapNode(SameOrderNode):
         for number, batch in enumerate(stream, options.reached.batches):
             # A stream's batches may have any length, and a map may change it, so each map counts its position.
             start = options.counted.get(path, 0)
-            n = batches.length(batch)
+            n = nests.length(batch)
             options.counted[path] = start + n
             yield self._apply(self._mapped, batch, BatchKey(options.seed, options.epoch, number, start, path), n)
 
@@ -143,14 +143,14 @@ class SampleMapNode(MapNode):
         return samples
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        return batches.batch_of(self._samples(batch, key, planned))
+        return nests.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
-            samples = [call(self.fn, sample) for sample in batches.samples_of(batch)]
+            samples = [call(self.fn, sample) for sample in nests.samples_of(batch)]
         else:
-            rngs = key.sample_rng(batches.length(batch), planned).generators()
-            samples = [call(self.fn, one, rng=rng) for one, rng in zip(batches.samples_of(batch), rngs, strict=True)]
+            rngs = key.sample_rng(nests.length(batch), planned).generators()
+            samples = [call(self.fn, one, rng=rng) for one, rng in zip(nests.samples_of(batch), rngs, strict=True)]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
@@ -169,7 +169,7 @@ class CollateNode(MapNode):
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        result = call(self.fn, (batch if type(batch) is list else batches.given_samples(batch),))
+        result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),))
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")
@@ -188,8 +188,8 @@ def checked_result(fn: Callable[..., Any], result: Any, batch: Any, resizes: boo
         raise MapResultError(
             f"map {name!r} returned {what}; let it return a tuple of arrays: return x, y, or return (x,) for one"
         )
-    made, given = batches.lengths(result), batches.lengths(batch)
-    if given and (not made or any(isinstance(part, Iterator) for part in batches.leaves(result))):
+    made, given = nests.lengths(result), nests.lengths(batch)
+    if given and (not made or any(isinstance(part, Iterator) for part in nests.leaves(result))):
         raise MapResultError(
             f"map {name!r} returned no array, or a generator beside it; let it return arrays with one row for each "
             f"sample: return x, y"
@@ -221,5 +221,5 @@ def _all_of_one_length(result: Any, batch: Any) -> bool:
 def _columns(batch: Any) -> str:
     """Return in words the number of rows in each part of a batch: ``8 in [0], 5 in [1]``."""
     parts = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
-    found = [(name, sorted(batches.lengths((part,)))) for name, part in parts]
+    found = [(name, sorted(nests.lengths((part,)))) for name, part in parts]
     return ", ".join(f"{' and '.join(map(str, rows))} in [{name!r}]" for name, rows in found if rows)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from ..batch import as_batch
 from ..display import Shown, arguments
 from ..errors import ArgumentError, ArgumentTypeError
@@ -218,7 +218,7 @@ class Node(Shown):
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         """Return the samples of `rows` one by one, in the form of the data set, for a ``collate`` function."""
-        return batches.given_samples(as_batch(self.read(rows, key, buffers)))
+        return nests.given_samples(as_batch(self.read(rows, key, buffers)))
 
     def samples_by_indices(self, indices: Any) -> Any:
         """Return the batch of `indices`, which number the rows that the samplers draw from."""
@@ -232,7 +232,7 @@ class Node(Shown):
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         """Yield the batches of an epoch. `path` is the place of this node in the graph."""
-        for planned in planned_epoch(self, options.opened()):  # never a shard: a stream has none
+        for planned in batch_plan(self, options.opened()):  # never a shard: a stream has none
             yield self.read(planned.rows, planned.key._replace(path=path), self.notes.buffers)
 
     def stream_count(self, options: Streaming) -> float | None:
@@ -259,7 +259,7 @@ class Node(Shown):
         return [samples_in_words(self), *arguments(self)]
 
 
-def planned_epoch(
+def batch_plan(
     node: Node, options: Streaming, blocks: Mapping[int, tuple[int, int]] | None = None
 ) -> BatchPlan:
     """Return the plan of the epoch that `options` describe, after they were opened."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..errors import ArgumentError
@@ -104,7 +104,7 @@ class ConcatNode(_JoinedNode):
         if len(parts) == 1:
             return parts[0]
         _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
-        return batches.scatter(parts, places, buffers)
+        return nests.scatter(parts, places, buffers)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         samples: list[Any] = [None] * len(rows)
@@ -157,9 +157,9 @@ class ZipNode(_JoinedNode):
 
 def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[int]) -> None:
     """Refuse parts of a batch that do not have one sample for each row, or that differ in structure."""
-    first = batches.map_leaves(lambda leaf: "array", parts[0])
+    first = nests.map_leaves(lambda leaf: "array", parts[0])
     for name, part, n in zip(names, parts, planned, strict=True):
-        for leaf in batches.leaves(part):
+        for leaf in nests.leaves(part):
             single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
             if single or len(leaf) != n:
                 raise ArgumentError(
@@ -167,7 +167,7 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
-        form = batches.map_leaves(lambda leaf: "array", part)
+        form = nests.map_leaves(lambda leaf: "array", part)
         if form != first:
             raise ArgumentError(
                 f"the sources of concat and mix must give batches of one structure, and {names[0]} gives {first}, "

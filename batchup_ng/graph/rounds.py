@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .. import batch as batches
+from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..randomness import OrderKey
@@ -46,18 +46,18 @@ class TakeNode(WrapperNode):
         return self.source.rows_at(positions)
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, batches.trim, False)
+        return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, nests.trim, False)
 
 
 def _first(parts: Iterable[Any], n: int, cut: Callable[[Any, int], Any], drop_last: bool) -> Iterator[Any]:
     """Yield the batches, or rows of batches, of the first `n` samples."""
     for part in parts:
-        if batches.length(part) > n:
+        if nests.length(part) > n:
             if drop_last:
                 return
             part = cut(part, n)
         yield part
-        n -= batches.length(part)
+        n -= nests.length(part)
         if n == 0:
             return
 
@@ -81,14 +81,14 @@ class RoundsNode(WrapperNode):
         return math.inf if self.times == -1 else n * self.times
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
-        def plan_of(which: int) -> RowPlan:
+        def round_plan(which: int) -> RowPlan:
             return self.source.row_plan(batch_size, None if key is None else key.child(which), drop_last)
 
         if isinstance(key, DrawnKey):
             n_batches = self.row_plan(batch_size, ANY_ORDER, drop_last).n_in_any_order
-            return ListedPlan(_until_empty(plan_of(which).walk() for which in self._rounds()), n_batches)
-        first = plan_of(0)
-        return first if first.n_batches == math.inf else RoundsPlan(plan_of, self.times, first.n_in_any_order)
+            return ListedPlan(_until_empty(round_plan(which).walk() for which in self._rounds()), n_batches)
+        first = round_plan(0)
+        return first if first.n_batches == math.inf else RoundsPlan(round_plan, self.times, first.n_in_any_order)
 
     def _rounds(self) -> Iterator[int]:
         return itertools.count() if self.times == -1 else iter(range(self.times))

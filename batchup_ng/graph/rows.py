@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
@@ -76,8 +76,8 @@ class RowsNode(Node):
         if self.own.lister is not None:
             endless = math.inf if self.num_samples() == math.inf else None
             return listed_plan(self.own.lister, batch_size, key and key.random_state("listed"), drop_last, endless)
-        chosen = None if key is None or key.blocks is None else key.blocks.get(id(self))
-        sampler = self.sampler if chosen is None else self._in_blocks(*chosen)
+        blocks = None if key is None or key.blocks is None else key.blocks.get(id(self))
+        sampler = self.sampler if blocks is None else self._in_blocks(*blocks)
         return sampler.row_plan(batch_size, key, drop_last)
 
     def check_batch_size(self, batch_size: int) -> None:
@@ -129,18 +129,18 @@ def sampler_for(length: int, sampler: Any) -> AbstractSampler:
     return sampler
 
 
-def listed_plan(lister: RowLister, batch_size: int, rng: Any, drop_last: bool, said: float | None) -> ListedPlan:
+def listed_plan(lister: RowLister, batch_size: int, rng: Any, drop_last: bool, n_expected: float | None) -> ListedPlan:
     """Return the rows that a ``batch_indices_iterator`` lists, in order or drawn from `rng`.
 
-    `said` is the number of batches, if the source says it.
+    `n_expected` is the number of batches, if the source says it.
     """
 
     def listed() -> Iterator[Any]:
         for rows in lister(batch_size, shuffle=rng):
-            if not drop_last or batches.length(rows) >= batch_size:
+            if not drop_last or nests.length(rows) >= batch_size:
                 yield rows
 
-    return ListedPlan(listed(), said)
+    return ListedPlan(listed(), n_expected)
 
 
 def joint_blocks(found: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:

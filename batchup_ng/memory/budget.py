@@ -191,7 +191,7 @@ class MemoryBudget:
         self.is_over = True
         return False
 
-    def settle(self) -> None:
+    def reclaim(self) -> None:
         """Give back what has become free, until the holders have no more than the limit."""
         missing = 0 if self.limit is None else sum(self.table().values()) - self.limit
         self.is_over = missing > 0 and self.give_back(missing) < missing

@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from .. import batch as batches
+from .. import batch as nests
 from ..data_source import PlannedDataSource
 from ..data_source.epoch.reading import MakeBatch
 from ..memory.leases import FRESH
@@ -89,7 +89,7 @@ class SourceContract(ABC):
     def test_dropping_the_last_leaves_whole_batches(self) -> None:
         for kind in self.shuffles:
             for batch in self.epoch(kind, drop_last=True):
-                assert batches.length(batch) == 4
+                assert nests.length(batch) == 4
 
     def test_a_pool_gives_the_same_batches(self) -> None:
         with WorkerThreadPool(2) as pool:

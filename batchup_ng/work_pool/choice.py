@@ -85,7 +85,7 @@ class Tried(NamedTuple):
     """The choice, and the batches that were made for the measurement."""
 
     choice: Choice
-    made: list[tuple[PlannedBatch, Any]]
+    ready_made: list[tuple[PlannedBatch, Any]]
 
 
 def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
@@ -177,8 +177,8 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
             if times[-1] >= SLOW_BATCH_SECONDS:
                 run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
             shares.append(_share_held(run, times[-1], ran[-1]))
-        settled = sum(share.high - share.low <= MAX_QUEUED_SHARE for share in shares)
-        if settled == ENOUGH_SHARES or time.perf_counter() - began > MAX_SECONDS:
+        certain = sum(share.high - share.low <= MAX_QUEUED_SHARE for share in shares)
+        if certain == ENOUGH_SHARES or time.perf_counter() - began > MAX_SECONDS:
             break
     each, cpu = statistics.median(times), statistics.median(ran)
     if each < TINY_BATCH_SECONDS:

@@ -34,12 +34,12 @@ from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .consumer_maps import ConsumerMaps
-from .prefetch_buffer import BufferedRunner, ByteBound, Entry, Job, PrefetchBuffer
+from .prefetch_buffer import BufferedRunner, ByteBound, Entry, PrefetchBuffer, Task
 from .rereading import Read, Rereader, TimeLimits
-from .task import Pool, Submission, TaskFuture, new_stream_id
+from .task import Pool, Submission, TaskFuture, new_flow_id
 
 
-class Making(NamedTuple):
+class ParallelSetup(NamedTuple):
     """The pool, the source and the options of its batches."""
 
     pool: Pool
@@ -52,8 +52,8 @@ class Making(NamedTuple):
 
 
 @dataclasses.dataclass
-class EpochJobs:
-    """The jobs of one epoch: the task of each planned batch, or of some of its rows, with its options."""
+class EpochTasks:
+    """The tasks of one epoch: the task of each planned batch, or of some of its rows, with its options."""
 
     make: Any  # a MakeBatch
     shared: Any  # the stand-in for the source in the arguments of a task
@@ -63,25 +63,25 @@ class EpochJobs:
     path: tuple[int, ...]  # the place of the source in the graph
     made: list[tuple[PlannedBatch, Any]]  # the first batches, if they were made before there were workers
 
-    def in_turn(self, plan: Iterable[PlannedBatch]) -> Iterator[Job]:
-        """Yield the job of each planned batch, with the time that a batch has by then."""
+    def in_turn(self, plan: Iterable[PlannedBatch]) -> Iterator[Task]:
+        """Yield the task of each planned batch, with the time that a batch has by then."""
         make, shared, buffers, path, limits = self.make, self.shared, self.buffers, self.path, self.limits
         for planned in plan:
             if path:
                 planned = planned._replace(key=planned.key._replace(path=path))
             if self.how.timeout != limits.batch:
                 self.how = dataclasses.replace(self.how, timeout=limits.batch)
-            made = self._made_already(planned) if self.made else None
-            yield Job((make, (shared, planned.rows, planned.key, buffers), {}), self.how, planned, made)
+            made = self._ready_made(planned) if self.made else None
+            yield Task((make, (shared, planned.rows, planned.key, buffers), {}), self.how, planned, made)
 
-    def out_of_turn(self, planned: PlannedBatch, read: Read) -> Job:
-        """Return the job of a read of `planned` or of some of its rows, ahead of queued tasks."""
+    def out_of_turn(self, planned: PlannedBatch, read: Read) -> Task:
+        """Return the task of a read of `planned` or of some of its rows, ahead of queued tasks."""
         how = dataclasses.replace(self.how, urgent=True, exclusive=read.exclusive, timeout=read.timeout)
         key = planned.key if read.places is None else planned.key.part(read.places)
         about = planned._replace(rows=read.rows, key=key)
-        return Job((self.make, (self.shared, read.rows, key, self.buffers), {}), how, about)
+        return Task((self.make, (self.shared, read.rows, key, self.buffers), {}), how, about)
 
-    def _made_already(self, planned: PlannedBatch) -> TaskFuture | None:
+    def _ready_made(self, planned: PlannedBatch) -> TaskFuture | None:
         """Return the next batch that was made before there were workers. If another is planned, drop them all."""
         before, batch = self.made.pop(0)
         if not _same_batch(before, planned):
@@ -94,13 +94,18 @@ class EpochRunner(BufferedRunner):
     """Makes the batches of one epoch.
 
     The runner applies the maps to the batches that the pool made. `path` is the place of the outermost map in the
-    graph. `before` is the iterator of the earlier epoch that shares the room with this one, if there is one.
+    graph. `earlier` is the iterator of the earlier epoch that shares the room with this one, if there is one.
     """
 
     def __init__(
-        self, epoch: Epoch, making: Making, maps: ConsumerMaps, path: tuple[int, ...], before: weakref.ref[Any] | None
+        self,
+        epoch: Epoch,
+        setup: ParallelSetup,
+        maps: ConsumerMaps,
+        path: tuple[int, ...],
+        earlier: weakref.ref[Any] | None,
     ) -> None:
-        pool, source, shared, on_error, timeout, bound, made = making
+        pool, source, shared, on_error, timeout, bound, made = setup
         policy = epoch.options.policy or on_error
         options, plan = epoch.options, epoch.plan
         assert plan is not None
@@ -110,37 +115,37 @@ class EpochRunner(BufferedRunner):
         self._maps = maps
         self._path = path
         self._bound = bound
-        self._before = before
+        self._earlier = earlier
         self._pool = pool
         self._transport = ""  # of the latest batch
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
-        # One stream for a series of epochs: no batch of the next epoch runs before a batch of the current one.
-        of = None if before is None else before()
-        self.stream_id = new_stream_id() if of is None else of.stream_id
+        # One flow for a series of epochs: no batch of the next epoch runs before a batch of the current one.
+        of = None if earlier is None else earlier()
+        self.flow_id = new_flow_id() if of is None else of.flow_id
         context = contextvars.copy_context()  # from the call that opens the epoch, for all its batches
-        how = Submission(retryable=True, timeout=timeout, stream_id=self.stream_id, context=context)
+        how = Submission(retryable=True, timeout=timeout, flow_id=self.flow_id, context=context)
         made_before: list[tuple[PlannedBatch, Any]] = []
         with contextlib.suppress(IndexError):  # another epoch that begins now may take some; each batch goes to one
             while made:
                 made_before.append(made.pop(0))
         source_path = path + (0,) * len(maps.nodes)
         self._limits = TimeLimits(timeout, timeout)
-        self._jobs = EpochJobs(make, shared, pool.buffers, how, self._limits, source_path, made_before)
-        jobs = self._jobs.in_turn(plan if epoch.chosen is None else epoch.chosen)
-        self._buffer = PrefetchBuffer(pool, jobs, bound, _in_words)
+        self._tasks = EpochTasks(make, shared, pool.buffers, how, self._limits, source_path, made_before)
+        tasks = self._tasks.in_turn(plan if epoch.requested is None else epoch.requested)
+        self._buffer = PrefetchBuffer(pool, tasks, bound, _in_words)
         try:
             self._buffer.begin(0 if of is None else of.ahead())
         except BaseException:
             self.close()
             raise
 
-    def _ahead_before(self) -> int:
+    def _ahead_in_earlier(self) -> int:
         """Return how many batches of the earlier epoch are ahead."""
-        before = None if self._before is None else self._before()
-        return 0 if before is None else before.ahead()
+        earlier = None if self._earlier is None else self._earlier()
+        return 0 if earlier is None else earlier.ahead()
 
     # -- any thread --------------------------------------------------------------------------------------------
 
@@ -149,10 +154,10 @@ class EpochRunner(BufferedRunner):
         return self._buffer.used_up and not self._buffer.closed
 
     def fill(self) -> None:
-        self._buffer.fill(self._ahead_before())
+        self._buffer.fill(self._ahead_in_earlier())
 
     def close(self) -> None:
-        self._jobs.made.clear()  # otherwise a loop that ended early would hold them
+        self._tasks.made.clear()  # otherwise a loop that ended early would hold them
         self._buffer.close()
 
     # -- the consumer ------------------------------------------------------------------------------------------
@@ -165,47 +170,47 @@ class EpochRunner(BufferedRunner):
                 if not self._buffer.closed:
                     self._failures.check_some_delivered()
                 raise
-            made = self._made(entry)
-            planned: PlannedBatch = entry.job.about
-            if type(made) is PartialBatch:
-                made = self._resolved(planned, made)
-                if made.kept:
-                    return made.batch
+            outcome = self._batch_of(entry)
+            planned: PlannedBatch = entry.task.about
+            if type(outcome) is PartialBatch:
+                outcome = self._resolved(planned, outcome)
+                if outcome.kept:
+                    return outcome.batch
                 continue
-            n = planned_samples(planned.rows, made)
+            n = planned_samples(planned.rows, outcome)
             if self._maps.nodes:
-                made = self._mapped(made, planned, n)
-            self._accounting.settle(planned.number, n, n, 0, self._transport)
-            return made
+                outcome = self._mapped(outcome, planned, n)
+            self._accounting.record(planned.number, n, n, 0, self._transport)
+            return outcome
 
-    def _made(self, entry: Entry) -> Any:
+    def _batch_of(self, entry: Entry) -> Any:
         """Return the batch or :class:`PartialBatch` of an entry that is done, and submit the next batches."""
-        made = self._outcome(entry)
-        self._buffer.top_up(0 if self._before is None else self._ahead_before())
-        if not isinstance(made, BaseException):
-            return made
+        outcome = self._outcome(entry)
+        self._buffer.top_up(0 if self._earlier is None else self._ahead_in_earlier())
+        if not isinstance(outcome, BaseException):
+            return outcome
         try:
-            return self._isolated(entry.job, made)
+            return self._isolated(entry.task, outcome)
         finally:
-            del made  # its traceback holds this frame
+            del outcome  # its traceback holds this frame
 
     def _outcome(self, entry: Entry) -> Any:
         """Return the batch or :class:`PartialBatch` of an entry, or the exception if its worker was ended."""
         try:
-            made = entry.future.result()
+            outcome = entry.future.result()
         except READ_FAILURES as error:
             raise_if_of_signal_handler(error)
-            if not isolable(error, entry.job.about.rows):
+            if not isolable(error, entry.task.about.rows):
                 raise
             return error
-        if entry.job.how.exclusive:  # of a sample that is read alone
-            return made
+        if entry.task.how.exclusive:  # of a sample that is read alone
+            return outcome
         self._transport = entry.future.transport
-        if type(made) is not PartialBatch:
-            self._bound.saw(made)
-        elif made.kept:
-            self._bound.saw(made.batch)
-        return made
+        if type(outcome) is not PartialBatch:
+            self._bound.saw(outcome)
+        elif outcome.kept:
+            self._bound.saw(outcome.batch)
+        return outcome
 
     def _mapped(self, batch: Any, planned: PlannedBatch, n: int, kept: np.ndarray | None = None) -> Any:
         """Apply the maps to a batch of `n` planned samples. If `kept` is given, it holds only the samples at `kept`."""
@@ -216,45 +221,49 @@ class EpochRunner(BufferedRunner):
 
     def _resolved(self, planned: PlannedBatch, failed: PartialBatch) -> PartialBatch:
         """Return the part of a failed batch that is handed out, or raise, by the error policy."""
-        made = self._failures.resolved(planned, failed, lambda rows: self._made_beside(planned._replace(rows=rows)))
-        if made.kept and self._maps.nodes:
-            n = planned_samples(planned.rows, made.batch)
+        outcome = self._failures.resolved(planned, failed, lambda rows: self._read_beside(planned._replace(rows=rows)))
+        if outcome.kept and self._maps.nodes:
+            n = planned_samples(planned.rows, outcome.batch)
             skipped = self._failures.policy.action == "skip"
-            kept = np.setdiff1d(np.arange(n), list(made.failures)) if skipped and made.failures else None
-            made.batch = self._mapped(made.batch, planned, n, kept)
-        self._failures.settle(planned, made, self._transport)
-        return made
+            kept = np.setdiff1d(np.arange(n), list(outcome.failures)) if skipped and outcome.failures else None
+            outcome.batch = self._mapped(outcome.batch, planned, n, kept)
+        self._failures.record(planned, outcome, self._transport)
+        return outcome
 
-    def _made_beside(self, planned: PlannedBatch) -> Any:
+    def _read_beside(self, planned: PlannedBatch) -> Any:
         """Read rows out of turn. Return the batch or a :class:`PartialBatch`."""
         read = Read(planned.rows, None, False, self._limits.batch)
-        (made,) = self._run(planned, [read])
-        return self._isolated(self._jobs.out_of_turn(planned, read), made) if isinstance(made, BaseException) else made
+        (outcome,) = self._run(planned, [read])
+        return (
+            self._isolated(self._tasks.out_of_turn(planned, read), outcome)
+            if isinstance(outcome, BaseException)
+            else outcome
+        )
 
-    def _isolated(self, job: Job, error: BaseException) -> Any:
+    def _isolated(self, task: Task, error: BaseException) -> Any:
         """Return the result of a batch whose worker died or ran out of time."""
-        planned: PlannedBatch = job.about
+        planned: PlannedBatch = task.about
         policy, limits = self._failures.policy, self._limits
 
         def run(reads: list[Read]) -> list[Any]:
             return self._run(planned, reads)
 
-        if isinstance(error, SampleTimeout) and (job.how.timeout or 0.0) < (limits.batch or 0.0):
-            (made,) = run([Read(planned.rows, None, False, limits.batch)])  # batches have had more time since
-            if not isinstance(made, BaseException):
-                return made
-            error = made
+        if isinstance(error, SampleTimeout) and (task.how.timeout or 0.0) < (limits.batch or 0.0):
+            (outcome,) = run([Read(planned.rows, None, False, limits.batch)])  # batches have had more time since
+            if not isinstance(outcome, BaseException):
+                return outcome
+            error = outcome
         return Rereader(planned.rows, limits, self._pool.at_once, run).isolated(error, policy.action, policy.retries)
 
     def _run(self, planned: PlannedBatch, reads: list[Read]) -> list[Any]:
         """Read rows of a batch out of turn. Return what :meth:`_outcome` returns for each read."""
-        jobs = [self._jobs.out_of_turn(planned, read) for read in reads]
-        with self._buffer.out_of_turn(jobs) as entries:
+        tasks = [self._tasks.out_of_turn(planned, read) for read in reads]
+        with self._buffer.out_of_turn(tasks) as entries:
             return [self._outcome(entry) for entry in entries]
 
 
-def _in_words(job: Job) -> str:
-    planned: PlannedBatch = job.about
+def _in_words(task: Task) -> str:
+    planned: PlannedBatch = task.about
     return f"batch {planned.number} of epoch {planned.key.epoch}, rows {rows_in_words(planned.rows)},"
 
 

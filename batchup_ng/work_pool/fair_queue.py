@@ -1,4 +1,4 @@
-"""A queue whose streams take turns: a long stream does not keep a short one waiting."""
+"""A queue whose flows take turns: a long flow does not keep a short one waiting."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """Items of streams. A stream is first in, first out; streams with items take turns. Not locked."""
+    """Items of flows. A flow is first in, first out; flows with items take turns. Not locked."""
 
     def __init__(self) -> None:
         self._first: collections.deque[Item] = collections.deque()
-        self._streams: dict[int, collections.deque[Item]] = {}  # in the order of their turns
+        self._flows: dict[int, collections.deque[Item]] = {}  # in the order of their turns
 
     def __bool__(self) -> bool:
-        return bool(self._first or self._streams)
+        return bool(self._first or self._flows)
 
     def __iter__(self) -> Iterator[Item]:
         yield from self._first
-        for queued in self._streams.values():
+        for queued in self._flows.values():
             yield from queued
 
-    def put(self, item: Item, stream_id: int = 0) -> None:
-        """Queue an item at the end of its stream."""
-        queued = self._streams.get(stream_id)
+    def put(self, item: Item, flow_id: int = 0) -> None:
+        """Queue an item at the end of its flow."""
+        queued = self._flows.get(flow_id)
         if queued is None:
-            self._streams[stream_id] = collections.deque([item])
+            self._flows[flow_id] = collections.deque([item])
         else:
             queued.append(item)
 
     def put_urgent(self, item: Item) -> None:
-        """Queue an item before all streams, after other urgent items."""
+        """Queue an item before all flows, after other urgent items."""
         self._first.append(item)
 
     def put_back(self, item: Item) -> None:
@@ -42,22 +42,22 @@ class FairQueue(Generic[Item]):
 
     def peek(self) -> Item:
         """Return the item that :meth:`take` would take. The queue must not be empty."""
-        return self._first[0] if self._first else next(iter(self._streams.values()))[0]
+        return self._first[0] if self._first else next(iter(self._flows.values()))[0]
 
     def take(self) -> Item:
-        """Take the first item of the stream whose turn it is. The queue must not be empty."""
+        """Take the first item of the flow whose turn it is. The queue must not be empty."""
         if self._first:
             return self._first.popleft()
-        stream_id, queued = next(iter(self._streams.items()))
+        flow_id, queued = next(iter(self._flows.items()))
         item = queued.popleft()
-        self._streams.pop(stream_id, None)
+        self._flows.pop(flow_id, None)
         if queued:
-            self._streams[stream_id] = queued
+            self._flows[flow_id] = queued
         return item
 
     def clear(self) -> list[Item]:
         """Take all items."""
         items = list(self)
         self._first.clear()
-        self._streams.clear()
+        self._flows.clear()
         return items

@@ -17,7 +17,7 @@ import numpy as np
 from .. import validation
 from ..data_source.blocks import BlocksOfNodes
 from ..data_source.epoch.iterator import BatchIterator
-from ..data_source.epoch.opening import Epoch, Runner, RunsEpochs, plan_of
+from ..data_source.epoch.opening import Epoch, Runner, RunsEpochs, epoch_plan
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.looking import key_in_order, read_in_order
 from ..data_source.source import AbstractDataSource, PlannedDataSource
@@ -33,7 +33,7 @@ from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
 from ..sampling.plans.listed import ListedPlan
 from .consumer_maps import ConsumerMaps
-from .epoch_runner import EpochRunner, Making
+from .epoch_runner import EpochRunner, ParallelSetup
 from .prefetch_buffer import ByteBound
 from .task import Pool
 
@@ -88,7 +88,7 @@ class PoolNode(RunsEpochs):
 
     def stream(self, options: Any, path: tuple[int, ...]) -> Iterator[Any]:
         options = options.opened() if self.has_plan else options
-        epoch = Epoch(self, options, options, self.plan_of(options) if self.has_plan else None)
+        epoch = Epoch(self, options, options, self.source_plan(options) if self.has_plan else None)
         with BatchIterator(epoch, self.start(epoch, path=path)) as iterator:
             yield from iterator
 
@@ -120,16 +120,16 @@ class ParallelNode(PoolNode):
         # On the consumer's thread nothing is made ahead.
         bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
-        self.making = Making(pool, source, pool.shared_constant(source), on_error, timeout, bound, [])
+        self.setup = ParallelSetup(pool, source, pool.shared_constant(source), on_error, timeout, bound, [])
 
-    def hand_out_first(self, made: list[tuple[PlannedBatch, Any]]) -> None:
+    def hand_out_first(self, ready_made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
-        self.making.made[:] = made
+        self.setup.ready_made[:] = ready_made
 
-    def plan_of(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
+    def source_plan(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
         source = self.source
         if not isinstance(source, UserNode):
-            return plan_of(source, options, blocks)
+            return epoch_plan(source, options, blocks)
         size, drop_last, lister = options.batch_size, options.drop_last, source.source.batch_indices_iterator
 
         def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
@@ -140,9 +140,9 @@ class ParallelNode(PoolNode):
         rows = listed_epoch(row_plan, size, options.order_key(), drop_last, source.num_samples())
         return BatchesPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+    def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         maps = ConsumerMaps(self.maps, epoch.options.shard.pad_mask)
-        return EpochRunner(epoch, self.making, maps, path, before)
+        return EpochRunner(epoch, self.setup, maps, path, earlier)
 
     def stream_count(self, options: Any) -> float | None:
         return self.source.row_plan(options.batch_size, ANY_ORDER, options.drop_last).n_in_any_order

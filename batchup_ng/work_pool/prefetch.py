@@ -26,8 +26,8 @@ from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .consumer_maps import ConsumerMaps
 from .parallel import PoolNode, WithConsumerMaps, checked_buffer
-from .prefetch_buffer import BufferedRunner, ByteBound, Job, PrefetchBuffer
-from .task import Pool, Submission, new_stream_id
+from .prefetch_buffer import BufferedRunner, ByteBound, PrefetchBuffer, Task
+from .task import Pool, Submission, new_flow_id
 
 
 class PrefetchNode(PoolNode):
@@ -42,7 +42,7 @@ class PrefetchNode(PoolNode):
     def stream_count(self, options: Any) -> float | None:
         return self.source.stream_count(options)
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+    def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         owner, options = self.checkpointable(), epoch.options
         if epoch.saved is not None:
             put_back(owner, epoch.saved)
@@ -50,9 +50,9 @@ class PrefetchNode(PoolNode):
         # A generator with a state stays in this process, otherwise each epoch would draw from a copy of the same state.
         producer = self.pool.producer(self.source, stays=options.generator is not None)
         try:
-            place = path + (0,) * len(self.maps)
-            behind_pool = self.source.traits.of_pool
-            produced = producer.shared_constant(_Produced(self.source, options, place, behind_pool))
+            source_path = path + (0,) * len(self.maps)
+            from_pool = self.source.traits.of_pool
+            produced = producer.shared_constant(_Produced(self.source, options, source_path, from_pool))
             maps = ConsumerMaps(self.maps)
             return ProducerRunner(epoch, producer, produced, bound=self.bound, maps=maps, path=path, state=state)
         except BaseException:
@@ -81,7 +81,7 @@ class _Produced:
     source: Node
     options: EpochOptions
     path: tuple[int, ...]
-    behind_pool: bool  # whether a pool makes its batches; then they are ready to be handed out
+    from_pool: bool  # whether a pool makes its batches; then they are ready to be handed out
     iterator: Iterator[Any] | None = None
     context: contextvars.Context | None = None
     error: BaseException | None = None
@@ -100,7 +100,7 @@ class _Produced:
                 self.context = contextvars.copy_context()
             # All in one context, otherwise a `with` in a generator would not find the variables that it set.
             batch = self.context.run(next, self.iterator)
-            if not self.behind_pool:
+            if not self.from_pool:
                 batch = finished(batch, buffers)
             return batch, inner_state(self.source.checkpointable(), self.options)
         except StopIteration:
@@ -130,9 +130,9 @@ class ProducerRunner(BufferedRunner):
         self._bound = bound
         self._producer = producer
         self.latest = state
-        how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
-        jobs = itertools.repeat(Job((_Produced.next, (produced, producer.buffers), {}), how, None))
-        self._buffer = PrefetchBuffer(producer, jobs, bound, _in_words)
+        how = Submission(flow_id=new_flow_id(), context=contextvars.copy_context())
+        tasks = itertools.repeat(Task((_Produced.next, (produced, producer.buffers), {}), how, None))
+        self._buffer = PrefetchBuffer(producer, tasks, bound, _in_words)
         self._buffer.begin()
         self._finalizer = weakref.finalize(self, producer.abandon)
 
@@ -151,7 +151,7 @@ class ProducerRunner(BufferedRunner):
         self._buffer.top_up()
         n, accounting = count_of(batch), self._accounting
         batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
-        accounting.settle(accounting.batches, n, n, 0, transport)
+        accounting.record(accounting.batches, n, n, 0, transport)
         self.latest = latest
         return batch
 
@@ -165,5 +165,5 @@ class ProducerRunner(BufferedRunner):
         self._finalizer()
 
 
-def _in_words(job: Job) -> str:
+def _in_words(task: Task) -> str:
     return "a batch of the stream"

@@ -1,23 +1,23 @@
-"""The jobs that are ahead of a consumer, in order.
+"""The tasks that are ahead of a consumer, in order.
 
 A runner, or a stream, has a :class:`PrefetchBuffer`. It calls the buffer, the buffer calls the pool and the iterator of
-jobs, and neither calls back. A buffer knows no results: it hands out an :class:`Entry` whose future is done.
+tasks, and neither calls back. A buffer knows no results: it hands out an :class:`Entry` whose future is done.
 
-Ownership. A buffer owns the futures of the jobs that are under way or done. It has no reference to the user's handle.
+Ownership. A buffer owns the futures of the tasks that are under way or done. It has no reference to the user's handle.
 When the last reference to the handle goes, its finalizer calls :meth:`~PrefetchBuffer.close`.
 
 The lock. One consumer at a time holds :attr:`~PrefetchBuffer.lock`: from the request for an item until the item is made
 and the buffer is full again. The owner takes it for the whole request, so items and their accounting keep their order
 for any number of threads. It is a reentrant lock, taken only by ``with``: after a call of ``acquire`` an interrupt
-would leave it held. Only the thread that holds it takes jobs and entries. The guarantees:
+would leave it held. Only the thread that holds it takes tasks and entries. The guarantees:
 
-- *A signal handler may raise at any step.* During a wait nothing changes, as the entry stays in the buffer. While jobs
-  are submitted, ``torn`` is set, because the job that was just taken may be lost. The next request then raises
+- *A signal handler may raise at any step.* During a wait nothing changes, as the entry stays in the buffer. While tasks
+  are submitted, ``torn`` is set, because the task that was just taken may be lost. The next request then raises
   ``PoolClosed`` instead of an item out of order. Between :meth:`~PrefetchBuffer.take` and the result, the owner has the
   only reference to the entry, so it has to end the epoch or the stream.
-- *Another thread may close the buffer at any step*, without the lock. It sets ``closed`` first, then cancels all jobs.
-  A thread that submits at that time looks at ``closed`` at the end, and cancels what it has submitted. So no job stays
-  queued, and a request that waits raises ``PoolClosed``. Only the end of the jobs raises ``StopIteration``.
+- *Another thread may close the buffer at any step*, without the lock. It sets ``closed`` first, then cancels all tasks.
+  A thread that submits at that time looks at ``closed`` at the end, and cancels what it has submitted. So no task stays
+  queued, and a request that waits raises ``PoolClosed``. Only the end of the tasks raises ``StopIteration``.
 - *An exception in one thread is no end for another.* The owner sets ``closed`` while it still holds the lock. A thread
   that waits for the lock then raises ``PoolClosed``, and does not take the item after the failed one.
 - *The code that makes an item may ask for the next one*, on this thread or on a worker's. :meth:`check_caller` refuses
@@ -38,16 +38,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import batch as batches
+from .. import batch as nests
 from ..data_source.epoch.opening import CLOSED_WHILE_WAITING, Runner
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
-from .task import FOREVER, Pool, Submission, Task, TaskFuture, current
+from .task import FOREVER, Call, Pool, Submission, TaskFuture, current
 
 STALL_SECONDS = 30.0
-"""Seconds that a consumer waits for one result before it warns. A time limit of the job is added."""
+"""Seconds that a consumer waits for one result before it warns. A time limit of the task is added."""
 
 SHARE_OF_FREE_MEMORY, SHARE_OF_LIMIT = 0.25, 0.5
 """Shares for batches ahead, if the user sets no `buffer_bytes`: of the free memory; of what a limit leaves."""
@@ -59,28 +59,28 @@ MAX_BYTES_AHEAD = 10**9
 """Upper limit of this memory, in bytes."""
 
 
-class Job(NamedTuple):
+class Task(NamedTuple):
     """Work for one item of a stream."""
 
-    task: Task
+    call: Call
     how: Submission
     about: Any  # its purpose, such as the planned batch
-    made: TaskFuture | None = None  # its result, if it was made before it is submitted
+    ready_made: TaskFuture | None = None  # its result, if it was made before it is submitted
 
 
 class Entry(NamedTuple):
-    """A job that was submitted."""
+    """A task that was submitted."""
 
-    job: Job
+    task: Task
     future: TaskFuture
 
 
 class Bound(Protocol):
-    """How many jobs may be ahead of a consumer."""
+    """How many tasks may be ahead of a consumer."""
 
     @property
     def limit(self) -> int:
-        """The number of jobs that may be under way or done now."""
+        """The number of tasks that may be under way or done now."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,13 +119,13 @@ class ByteBound(Holder):
     def saw(self, batch: Any) -> None:
         """Record the size of a batch."""
         if BUDGET.is_over:
-            BUDGET.settle()
+            BUDGET.reclaim()
         nbytes = 0
         if type(batch) is tuple and all(type(part) is np.ndarray for part in batch):
             nbytes = sum([part.nbytes for part in batch])
         else:
             with unless_of_signal_handler():  # a user's object without a known size, such as a sparse tensor
-                nbytes = batches.nbytes(batch)
+                nbytes = nests.nbytes(batch)
         if nbytes > self.largest or not self.largest:
             self.largest = max(1, nbytes)
             if BUDGET.limit is not None and self.largest > BUDGET.limit:
@@ -141,32 +141,32 @@ class ByteBound(Holder):
 
 
 class PrefetchBuffer:
-    """The jobs that are ahead of one consumer.
+    """The tasks that are ahead of one consumer.
 
     Args:
-        pool: Runs the jobs.
-        jobs: Iterator of the jobs. Only the thread that holds the lock touches it.
-        bound: Says how many jobs may be under way or done at once.
-        describe: Returns the purpose of a job, in words, for a warning.
+        pool: Runs the tasks.
+        tasks: Iterator of the tasks. Only the thread that holds the lock touches it.
+        bound: Says how many tasks may be under way or done at once.
+        describe: Returns the purpose of a task, in words, for a warning.
 
     Attributes:
         lock: Held by the consumer whose turn it is.
-        closed: Whether it ended before the end of its jobs.
+        closed: Whether it ended before the end of its tasks.
         at_end: Whether a consumer got ``StopIteration``.
-        torn: Whether an exception of a signal handler may have lost a job before its submission.
-        used_up: Whether it submits no more jobs: there are none, or it was closed.
+        torn: Whether an exception of a signal handler may have lost a task before its submission.
+        used_up: Whether it submits no more tasks: there are none, or it was closed.
     """
 
-    def __init__(self, pool: Pool, jobs: Iterator[Job], bound: Bound, describe: Callable[[Job], str]) -> None:
+    def __init__(self, pool: Pool, tasks: Iterator[Task], bound: Bound, describe: Callable[[Task], str]) -> None:
         self.lock: Any = threading.RLock()
         self.closed = self.at_end = self.torn = self.used_up = False
         self._pool = pool
-        self._jobs = jobs
+        self._tasks = tasks
         self._bound = bound
         self._describe = describe
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # futures submitted out of turn
-        self._failure: Exception | None = None  # it ended the jobs; raised after the results of earlier jobs
+        self._failure: Exception | None = None  # it ended the tasks; raised after the results of earlier tasks
         self._pid = os.getpid()
 
     def check_caller(self) -> None:
@@ -183,25 +183,25 @@ class PrefetchBuffer:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def room(self) -> int:
-        """Return how many more jobs may be under way or done now."""
+        """Return how many more tasks may be under way or done now."""
         return self._bound.limit - len(self._entries)
 
-    def put(self, job: Job) -> None:
-        """Submit a job as the last one, unless its result is there already."""
-        self._entries.append(Entry(job, job.made or self._pool.submit(job.task, job.how)))
+    def put(self, task: Task) -> None:
+        """Submit a task as the last one, unless its result is there already."""
+        self._entries.append(Entry(task, task.ready_made or self._pool.submit(task.call, task.how)))
 
     def top_up(self, elsewhere: int = 0) -> None:
-        """Submit jobs while there is room for them. `elsewhere` is how many items of another buffer take this room.
+        """Submit tasks while there is room for them. `elsewhere` is how many items of another buffer take this room.
 
-        An exception of the jobs or of their submission is raised when its turn comes.
+        An exception of the tasks or of their submission is raised when its turn comes.
         """
         room, handled = self.room() - elsewhere, sys.exc_info()[1]
-        self.torn = True  # until the end: an exception of a signal handler may cost the job that was just taken
+        self.torn = True  # until the end: an exception of a signal handler may cost the task that was just taken
         while room > 0 and not self.used_up:
-            job = None
+            task = None
             try:
-                job = next(self._jobs)
-                self.put(job)
+                task = next(self._tasks)
+                self.put(task)
                 room -= 1
             except StopIteration:
                 self.used_up = True
@@ -209,17 +209,17 @@ class PrefetchBuffer:
                 if of_signal_handler(error):
                     raise
                 self.used_up = True
-                self._failure = _without_callers(error, handled, is_of_jobs=job is None)
+                self._failure = _without_callers(error, handled, is_of_tasks=task is None)
         self.torn = False
-        if self.closed:  # by another thread, which may not have seen the last jobs
+        if self.closed:  # by another thread, which may not have seen the last tasks
             self._drop_all()
 
     def take(self) -> Entry:
         """Wait for the next entry and take it out of the buffer. Raise ``StopIteration`` at the end.
 
         Raises:
-            PoolClosed: the buffer was closed before the end of its jobs, or a job may be missing.
-            Exception: the jobs ended with this exception.
+            PoolClosed: the buffer was closed before the end of its tasks, or a task may be missing.
+            Exception: the tasks ended with this exception.
         """
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
@@ -244,7 +244,7 @@ class PrefetchBuffer:
 
     def wait(self, entry: Entry) -> None:
         """Wait until an entry is done. Warn once of a stall."""
-        patience = STALL_SECONDS + (entry.job.how.timeout or 0.0)
+        patience = STALL_SECONDS + (entry.task.how.timeout or 0.0)
         if entry.future.wait(patience):
             return
         began = entry.future.began
@@ -252,19 +252,19 @@ class PrefetchBuffer:
         remedy = "timeout= of a Loader or parallel_data_source ends samples that take too long, and names them"
         state = "no worker has begun it, for all are busy or none has come up" if began is None else at_it
         warn_consumer(
-            f"{self._describe(entry.job)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning
+            f"{self._describe(entry.task)} has been waited for {patience:.0f} s: {state}; {remedy}", StallWarning
         )
         entry.future.wait(FOREVER)
 
     @contextlib.contextmanager
-    def out_of_turn(self, jobs: list[Job]) -> Iterator[list[Entry]]:
-        """Submit these jobs now, unless the buffer is closed. Give their entries once all are done."""
+    def out_of_turn(self, tasks: list[Task]) -> Iterator[list[Entry]]:
+        """Submit these tasks now, unless the buffer is closed. Give their entries once all are done."""
         entries: list[Entry] = []
         try:
-            for job in jobs:
+            for task in tasks:
                 if self.closed:
                     raise PoolClosed(CLOSED_WHILE_WAITING)
-                entries.append(Entry(job, self._pool.submit(job.task, job.how)))
+                entries.append(Entry(task, self._pool.submit(task.call, task.how)))
                 self._beside.add(entries[-1].future)
             for entry in entries:
                 self.wait(entry)
@@ -277,40 +277,40 @@ class PrefetchBuffer:
     # -- any thread --------------------------------------------------------------------------------------------
 
     def begin(self, elsewhere: int = 0) -> None:
-        """Fill the buffer for the first time. Raise if there is an exception instead of the first job."""
+        """Fill the buffer for the first time. Raise if there is an exception instead of the first task."""
         self.fill(elsewhere)
         if self._failure is not None and not self._entries:
             self.take()
 
     def fill(self, elsewhere: int = 0) -> None:
-        """Submit jobs while there is room for them."""
+        """Submit tasks while there is room for them."""
         check_process(self._pid)
         if not self.lock._is_owned():  # otherwise an outer call on this thread is filling it
             with self.lock:
                 self.top_up(elsewhere)
 
     def ahead(self) -> int:
-        """Return how many jobs are under way or done."""
+        """Return how many tasks are under way or done."""
         return len(self._entries)
 
     def ready(self) -> int:
-        """Return how many jobs are done."""
+        """Return how many tasks are done."""
         return sum(entry.future.done() for entry in tuple(self._entries))
 
-    def coming(self) -> Job | None:
-        """Return the job of the next entry, or None if there is none."""
+    def coming(self) -> Task | None:
+        """Return the task of the next entry, or None if there is none."""
         entry = next(iter(tuple(self._entries)), None)
-        return None if entry is None else entry.job
+        return None if entry is None else entry.task
 
     def close(self) -> None:
-        """Cancel jobs that have not begun, drop the others."""
+        """Cancel tasks that have not begun, drop the others."""
         self.closed = True  # first: a consumer on another thread must not see a regular end
         self.used_up = True
         self._failure = None
         for future in tuple(self._beside):
             future.cancel()
         self._drop_all()
-        close = getattr(self._jobs, "close", None)
+        close = getattr(self._tasks, "close", None)
         if close is not None:
             with contextlib.suppress(ValueError):  # it is running now, on another thread
                 close()
@@ -322,16 +322,16 @@ class PrefetchBuffer:
                 self._entries.pop().future.cancel()
 
 
-def _without_callers(error: Exception, handled: BaseException | None, is_of_jobs: bool) -> Exception:
-    """Return an error to keep, without its references to the frames that asked for a job, and so to the buffer's owner.
+def _without_callers(error: Exception, handled: BaseException | None, is_of_tasks: bool) -> Exception:
+    """Return an error to keep, without its references to the frames that asked for a task, thus to the buffer's owner.
 
     A finalizer holds the buffer, which would then hold its owner until the program ends. `handled` is the exception
-    that the caller handles. Frames of the iterator of jobs stay in the traceback, because they are the user's.
+    that the caller handles. Frames of the iterator of tasks stay in the traceback, because they are the user's.
     """
     if error.__context__ is handled:
         error.__context__ = None
     own = error.__traceback__
-    return error.with_traceback(own.tb_next if is_of_jobs and own is not None else None)
+    return error.with_traceback(own.tb_next if is_of_tasks and own is not None else None)
 
 
 class BufferedRunner(Runner):

@@ -84,8 +84,8 @@ class Rereader:
         if not any(isinstance(one, BaseException) for one in made):
             self.limits.batch = limit * whole_samples(self.rows)[1]
             self._slow = bool(late) or len(places) * short > limit
-        told = SampleTimeout(f"a sample took longer than timeout={limit:g} s; raise it if that is right")
-        return [told if isinstance(one, SampleTimeout) else one for one in made]
+        late_error = SampleTimeout(f"a sample took longer than timeout={limit:g} s; raise it if that is right")
+        return [late_error if isinstance(one, SampleTimeout) else one for one in made]
 
     def _each(self, places: np.ndarray, timeout: float | None) -> Iterator[Any]:
         """Read each sample on a worker of its own, as many at a time as there are workers."""

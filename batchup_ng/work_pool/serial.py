@@ -10,7 +10,7 @@ from .. import validation
 from ..graph.node import Node
 from ..memory.leases import BufferPool
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
-from .task import ONCE, Submission, Task, TaskFuture
+from .task import ONCE, Call, Submission, TaskFuture
 
 
 class SerialPool(AbstractWorkerPool):
@@ -25,10 +25,10 @@ class SerialPool(AbstractWorkerPool):
         super().__init__()
         self.buffers = BufferPool(max_free=4)
 
-    def submit(self, task: Task, how: Submission = ONCE) -> _Deferred:
+    def submit(self, call: Call, how: Submission = ONCE) -> _SerialFuture:
         if self._closed:
             self.check_open()  # raises
-        return _Deferred(self, task)
+        return _SerialFuture(self, call)
 
     def _own_pool(self, source: Node, stays: bool) -> SerialPool:
         return SerialPool()
@@ -38,16 +38,16 @@ class SerialPool(AbstractWorkerPool):
         self.buffers.clear()
 
 
-class _Deferred(TaskFuture):
+class _SerialFuture(TaskFuture):
     """A task that runs when its result is waited for, on the thread that waits."""
 
-    __slots__ = ("_pool", "_task")
+    __slots__ = ("_call", "_pool")
 
-    def __init__(self, pool: SerialPool, task: Task) -> None:
+    def __init__(self, pool: SerialPool, call: Call) -> None:
         super().__init__()
         self.transport = "memory"
         self._pool = pool
-        self._task = task
+        self._call = call
 
     def wait(self, seconds: float) -> bool:
         """Run the task on this thread, for as long as it takes."""
@@ -61,7 +61,7 @@ class _Deferred(TaskFuture):
             return True
         if not mine:
             return super().wait(seconds)  # another thread runs it
-        fn, args, kwargs = self._task
+        fn, args, kwargs = self._call
         try:
             result = fn(*args, **kwargs)
         except BaseException as error:

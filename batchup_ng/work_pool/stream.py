@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 from .. import validation
 from ..error_context import function_name, of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-from .prefetch_buffer import Entry, Job, PrefetchBuffer
-from .task import Pool, Submission, Task, new_stream_id
+from .prefetch_buffer import Entry, PrefetchBuffer, Task
+from .task import Call, Pool, Submission, new_flow_id
 
 StreamType = TypeVar("StreamType", bound="Stream")
 
 
-class Ahead(NamedTuple):
+class CountBound(NamedTuple):
     """The number of tasks that are kept ahead."""
 
     limit: int
@@ -115,7 +115,7 @@ class WorkStream(Stream):
                     f"generator function"
                 )
             task_generator = iter(task_generator)
-        super().__init__(PrefetchBuffer(worker_pool, _jobs_of(task_generator), Ahead(size), _in_words))
+        super().__init__(PrefetchBuffer(worker_pool, _tasks_of(task_generator), CountBound(size), _in_words))
 
     def retrieve(self) -> Any:
         """Wait for the next result and return it; None at the end.
@@ -133,24 +133,24 @@ class WorkStream(Stream):
         return itertools.chain(self)  # not a generator, which would end at an exception
 
 
-def _jobs_of(tasks: Iterator[Any]) -> Iterator[Job]:
-    """Yield a job for each of the user's tasks. Closing this generator closes the user's."""
-    how = Submission(stream_id=new_stream_id(), context=contextvars.copy_context())
+def _tasks_of(tasks: Iterator[Any]) -> Iterator[Task]:
+    """Yield a task for each call of the user's. Closing this generator closes the user's."""
+    how = Submission(flow_id=new_flow_id(), context=contextvars.copy_context())
     try:
         for given in tasks:
-            yield Job(as_task(given), how, None)
+            yield Task(as_call(given), how, None)
     finally:
         close = getattr(tasks, "close", None)
         if close is not None:
             close()
 
 
-def _in_words(job: Job) -> str:
-    return f"the result of task {function_name(job.task[0])}"
+def _in_words(task: Task) -> str:
+    return f"the result of task {function_name(task.call[0])}"
 
 
-def as_task(given: Any) -> Task:
-    """Check ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` and return the task."""
+def as_call(given: Any) -> Call:
+    """Check ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)`` and return the call."""
     if not isinstance(given, tuple) or not given or not callable(given[0]):
         raise ArgumentTypeError(f"a task must be (fn,), (fn, args) or (fn, args, kwargs), not {given!r:.200}")
     if len(given) > 3:

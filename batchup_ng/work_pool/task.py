@@ -25,7 +25,7 @@ from ..errors import PoolClosed, RemoteTraceback
 from ..graph.node import Node
 from ..memory.leases import FRESH
 
-Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A function with its arguments and keywords."""
 
 
@@ -38,13 +38,13 @@ class Submission:
     # Whether it runs on a worker without other tasks. If this worker dies, and then another, the task is to blame.
     exclusive: bool = False
     timeout: float | None = None  # seconds that it may run; after them it fails with SampleTimeout
-    stream_id: int = 0  # number of its stream; the streams of a pool take turns
+    flow_id: int = 0  # number of its flow; the flows of a pool take turns
     # Context variables (numpy.errstate, decimal). Threads run the task in a copy. None takes those at submission.
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-new_stream_id = itertools.count(1).__next__
-"""Returns the number of a new stream."""
+new_flow_id = itertools.count(1).__next__
+"""Returns the number of a new flow: of the tasks of one iterator or work stream."""
 
 
 ONCE = Submission()
@@ -177,11 +177,11 @@ class Pool:
         """Number of tasks that it runs at once."""
         return getattr(self, "processes", 1) * getattr(self, "threads", 1)
 
-    def submit(self, task: Task, how: Submission = ONCE) -> TaskFuture:
+    def submit(self, call: Call, how: Submission = ONCE) -> TaskFuture:
         """Queue a task and return its future.
 
         Args:
-            task: A function with its arguments and keywords.
+            call: A function with its arguments and keywords.
             how: Whether it may be run again, goes before others, needs a worker of its own, has a time limit.
 
         Raises:

@@ -40,7 +40,7 @@ from ..memory.leases import BufferPool
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
-from .task import FOREVER, ONCE, Submission, Task, TaskFuture, current
+from .task import FOREVER, ONCE, Call, Submission, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for running tasks. A thread that takes longer is left running."""
@@ -49,13 +49,13 @@ CLOSE_TIMEOUT = 5.0
 class ThreadFuture(TaskFuture):
     """A task for a thread, and the future of its result. It ends the wait when the time of the task is up."""
 
-    __slots__ = ("_workers", "context", "due", "task", "timeout")
+    __slots__ = ("_workers", "call", "context", "due", "timeout")
 
-    def __init__(self, workers: ThreadWorkers, task: Task, how: Submission) -> None:
+    def __init__(self, workers: ThreadWorkers, call: Call, how: Submission) -> None:
         super().__init__()
         self.transport = "memory"
         self._workers = workers
-        self.task = task
+        self.call = call
         self.timeout = how.timeout
         self.due = FOREVER
         # A copy for each task, because two threads cannot be in one context at once.
@@ -109,10 +109,10 @@ class ThreadWorkers:
         self._threads.append(thread)
         thread.start()
 
-    def submit(self, task: Task, how: Submission) -> ThreadFuture:
+    def submit(self, call: Call, how: Submission) -> ThreadFuture:
         """Queue a task, unless the workers have ended."""
         check_process(self._pid)
-        future = ThreadFuture(self, task, how)
+        future = ThreadFuture(self, call, how)
         with self._lock:  # otherwise a task could be queued after the end mark
             if self._ended:
                 raise PoolClosed("this pool was closed; make a new one")
@@ -121,7 +121,7 @@ class ThreadWorkers:
             if how.urgent:
                 self._waiting.put_urgent(future)
             else:
-                self._waiting.put(future, how.stream_id)
+                self._waiting.put(future, how.flow_id)
         return future
 
     def lend(self, work: Callable[[], None], most: int) -> list[ThreadFuture]:
@@ -161,8 +161,8 @@ class ThreadWorkers:
                 again = min(again, future.due)
             elif self.leave(future):
                 self._replace(thread)
-                told = f"a task ran for more than timeout={future.timeout:g} s and was given up"
-                future.set_exception(SampleTimeout(told))
+                text = f"a task ran for more than timeout={future.timeout:g} s and was given up"
+                future.set_exception(SampleTimeout(text))
         return again
 
     def _replace(self, thread: threading.Thread) -> None:
@@ -226,7 +226,7 @@ def _work(workers: ThreadWorkers) -> None:
             continue
         workers.enter(future)
         current.future = future
-        fn, args, kwargs = future.task
+        fn, args, kwargs = future.call
         result, error = None, None
         try:
             result = future.context.run(fn, *args, **kwargs)
@@ -268,8 +268,8 @@ class WorkerThreadPool(AbstractWorkerPool):
         """Number of threads stuck in tasks that exceeded their time limit. Other threads have replaced them."""
         return self._workers.abandoned()
 
-    def submit(self, task: Task, how: Submission = ONCE) -> ThreadFuture:
-        return self._workers.submit(task, how)
+    def submit(self, call: Call, how: Submission = ONCE) -> ThreadFuture:
+        return self._workers.submit(call, how)
 
     def _own_pool(self, source: Node, stays: bool) -> WorkerThreadPool:
         return WorkerThreadPool(1)

@@ -238,7 +238,7 @@ class Simulation:
     def _do(self, actions: Sequence[Action[Actor, Batch]], rank: int = 2) -> None:
         for action in actions:
             assert isinstance(action, Send), "a lost node is no batch's fault"
-            self._go(self._trip(action.worker, action.job, rank))
+            self._go(self._trip(action.worker, action.task, rank))
 
     def _trip(self, actor: Actor, batch: Batch, rank: int) -> Way:
         """Yield the times of a batch from its call to the buffer, which then hands out the batches whose turn it is."""

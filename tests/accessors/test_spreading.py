@@ -144,7 +144,7 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
         def __iter__(self):
             for item in super().__iter__():
                 if not others:  # else closing the pool, which looks through what still waits, would queue one more
-                    other = threading.Thread(target=pool.submit, args=((len, ("abc",), {}), Submission(stream_id=1)))
+                    other = threading.Thread(target=pool.submit, args=((len, ("abc",), {}), Submission(flow_id=1)))
                     others.append(other)
                     other.start()
                     other.join(0.1)

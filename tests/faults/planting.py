@@ -117,13 +117,13 @@ FrameReader.read = patient
         HANGS + r'protocol\.py", line \d+ in read(?s:.*)in stopped_in_write',
     ),
     Bug(
-        "a result is loaded by the thread that reads", "work_pool/processes/job.py",
+        "a result is loaded by the thread that reads", "work_pool/processes/future.py",
         """
-right = ProcessJob.set_result
+right = ProcessFuture.set_result
 def loaded(self, frame):
     frame.load()
     right(self, frame)
-ProcessJob.set_result = loaded
+ProcessFuture.set_result = loaded
 """,
         "faults/test_exceptions.py::test_f9_a_result_that_kills_or_cannot_be_loaded_costs_one_error[forkserver]",
         r"in _receive(?s:.*)in refuse_here",
@@ -148,7 +148,7 @@ Turn.serve = kept
         """
 right = Workers._describe_exit
 def forgiving(self, worker, code):
-    worker.jobs = worker.jobs if code else []
+    worker.tasks = worker.tasks if code else []
     return right(self, worker, code)
 Workers._describe_exit = forgiving
 """,
@@ -210,7 +210,7 @@ protocol.pieces = pieces
         r"^Failed: Timeout \(>[\d.]+s\) from pytest-timeout",
     ),
     Bug(
-        "a task that raises StopIteration ends the stream", "work_pool/processes/job.py",
+        "a task that raises StopIteration ends the stream", "work_pool/processes/future.py",
         """
 RuntimeError = StopIteration
 """,

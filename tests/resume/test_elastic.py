@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as batches
-from batchup_ng.data_source.epoch.opening import plan_of
+from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.sampling.plans.sharding import Reached
 from batchup_ng.testing.sources import assert_same_batches
@@ -228,6 +228,6 @@ def test_a_rank_goes_on_with_the_number_of_its_own_next_batch() -> None:
     source = bu.ArrayDataSource([np.arange(40)])
     for parts in (source, bu.ChoiceDataSource([source])):
         options = dataclasses.replace(epoch_options(4, shard=(1, 2)), reached=Reached(24, 6))
-        plan = plan_of(parts.node, options)
+        plan = epoch_plan(parts.node, options)
         assert (plan.first, len(plan)) == (3, 5)
         assert [(planned.number, planned.key.batch) for planned in plan] == [(3, 7), (4, 9)]

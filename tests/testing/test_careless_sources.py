@@ -61,13 +61,13 @@ class Shrinks(bu.ArrayDataSource):
     ],
 )
 def test_it_is_found(kind: Any, setting: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = opening.plan_of
+    right = opening.epoch_plan
 
     def careless(node: Any, options: EpochOptions, blocks: Any = None) -> Any:
         return kind.plan_by(functools.partial(right, node), options)
 
     for module in (opening, source):
-        monkeypatch.setattr(module, "plan_of", careless)
+        monkeypatch.setattr(module, "epoch_plan", careless)
     n = 64 if kind is UnequalRanks else 200
     with pytest.raises(NotReproducible, match=says) as raised:
         assert_reproducible(kind([np.arange(n)]), pools=())

@@ -422,7 +422,8 @@ def test_large_batches_that_are_tried_take_no_more_memory_than_those_that_are_ah
     monkeypatch.setattr(prefetch_buffer, "MAX_BYTES_AHEAD", 5000)
     tries_three(monkeypatch, "threads", 6)
     source = bu.ArrayDataSource([np.zeros((60, 200))])
-    assert len(choice.choose(source, epoch_options(1)).made) == 2  # of 1600 bytes: three fit, two are held at least
+    tried = choice.choose(source, epoch_options(1))
+    assert len(tried.ready_made) == 2  # of 1600 bytes: three fit, two are held at least
 
 
 class Unpicklable:
@@ -468,8 +469,8 @@ def test_two_threads_may_ask_for_the_last_batch_that_was_tried(monkeypatch: pyte
 
     tries_three(monkeypatch, "threads")
     with bu.Loader(bu.ArrayDataSource([np.arange(6)]), 2) as loader:
-        behind: Any = loader._behind()
-        behind.making = behind.making._replace(made=Taken())
+        node: Any = loader._pool_node()
+        node.setup = node.setup._replace(ready_made=Taken())
         assert [x.tolist() for (x,) in loader] == [[0, 1], [2, 3], [4, 5]]
 
 

@@ -119,7 +119,7 @@ def test_the_epoch_ahead_ends_with_what_asked_for_it(pool: Watched) -> None:
     first = next(epochs)
     next(first)
     next(first)
-    ahead = weakref.ref(epochs._ahead)
+    ahead = weakref.ref(epochs._begun_ahead)
     assert ahead() is not None
     del epochs
     gc.collect()

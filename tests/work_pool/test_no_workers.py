@@ -143,7 +143,9 @@ def test_nobody_waits_for_a_dispatcher_that_another_thread_has_just_begun(monkey
         assert next(pool.work_stream(iter([(len, ("abc",))]))) == 3
         submitted = pool._dispatcher._try_submit
         refused = iter([True])
-        monkeypatch.setattr(pool._dispatcher, "_try_submit", lambda job: not next(refused, False) and submitted(job))
+        monkeypatch.setattr(
+            pool._dispatcher, "_try_submit", lambda future: not next(refused, False) and submitted(future)
+        )
         given: list[int] = []
         thread = threading.Thread(target=lambda: given.append(next(pool.work_stream(iter([(len, ("abcd",))])))))
         thread.start()

@@ -17,8 +17,8 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.memory.budget import BUDGET
-from batchup_ng.work_pool.prefetch_buffer import ByteBound, Job, PrefetchBuffer
-from batchup_ng.work_pool.stream import Ahead
+from batchup_ng.work_pool.prefetch_buffer import ByteBound, PrefetchBuffer, Task
+from batchup_ng.work_pool.stream import CountBound
 from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
 from tests.extent import quick
 from tests.threads import in_threads
@@ -259,19 +259,19 @@ def test_the_generator_of_a_broken_loop_is_closed() -> None:
 
 
 def buffer_of(numbers: Any, size: int = 2) -> PrefetchBuffer:
-    """Return a buffer of jobs that give back these numbers, which an exception or a call may end."""
+    """Return a buffer of tasks that give back these numbers, which an exception or a call may end."""
 
-    def jobs() -> Iterator[Job]:
+    def tasks() -> Iterator[Task]:
         for number in numbers:
             if isinstance(number, BaseException):
                 raise number
-            yield Job((abs, (number,), {}), Submission(), None)
+            yield Task((abs, (number,), {}), Submission(), None)
 
-    return PrefetchBuffer(bu.SerialPool(), jobs(), Ahead(size), str)
+    return PrefetchBuffer(bu.SerialPool(), tasks(), CountBound(size), str)
 
 
 def results(buffer: PrefetchBuffer) -> Iterator[Any]:
-    """Yield the results until the end of the jobs."""
+    """Yield the results until the end of the tasks."""
     while True:
         try:
             entry = buffer.take()
@@ -306,7 +306,7 @@ def test_after_an_interrupt_among_the_jobs_nothing_is_passed_over() -> None:
 def test_what_is_read_out_of_turn_leaves_the_order_as_it_is() -> None:
     buffer = buffer_of(range(3))
     buffer.begin()
-    beside = [Job((abs, (-k,), {}), Submission(urgent=True), None) for k in (7, 8)]
+    beside = [Task((abs, (-k,), {}), Submission(urgent=True), None) for k in (7, 8)]
     with buffer.out_of_turn(beside) as entries:
         assert [entry.future.result() for entry in entries] == [7, 8]
     assert list(results(buffer)) == [0, 1, 2]
@@ -358,7 +358,7 @@ def test_a_buffer_that_is_filled_in_the_midst_of_its_filling_keeps_its_order() -
             buffer.fill()  # as a finalizer may, or a signal's handler
             return super().submit(task, how)
 
-    jobs = (Job((abs, (k,), {}), Submission(), None) for k in range(3))
-    buffer = PrefetchBuffer(Nests(), jobs, Ahead(3), str)
+    tasks = (Task((abs, (k,), {}), Submission(), None) for k in range(3))
+    buffer = PrefetchBuffer(Nests(), tasks, CountBound(3), str)
     buffer.fill()
     assert [buffer.take().future.result() for _ in range(3)] == [0, 1, 2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import batch as batches
+from ... import batch as nests
 from ...errors import AccountingError
 
 MAX_LISTED = 1000
@@ -18,7 +18,7 @@ COUNTS = ("planned", "delivered", "failed", "replaced")
 """The counts in a saved state, apart from the number of batches."""
 
 Counts = tuple[int, int, int, int, int]
-"""The progress of an epoch: the number of settled batches (handed out, or lost as a whole), then the numbers of their
+"""The progress of an epoch: the number of recorded batches (handed out, or lost as a whole), then the numbers of their
 samples that were planned, delivered, left out because they could not be made, and delivered in place of others."""
 
 TRANSPORTS = ("slots", "socket", "store", "message", "memory")
@@ -40,8 +40,8 @@ class Accounting:
     arrays: str = ""  # transport of the source's arrays to the workers: see BatchIterator.stats
     failed_before: int = 0  # samples that failed or were replaced before the state was saved: not in `errors`
     gap: bool = False  # whether a batch before the last may be lost
-    _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was settled,
-    _by: int = 0  # and the thread that settled it
+    _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was recorded,
+    _by: int = 0  # and the thread that recorded it
 
     @property
     def batches(self) -> int:
@@ -74,7 +74,7 @@ class Accounting:
         self.counts = batches, planned, delivered, failed, replaced
         self.failed_before = counts["failed"] + counts["replaced"]
 
-    def settle(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
+    def record(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
         """Record the outcome of one batch."""
         before = self.counts
         batches, of_planned, of_delivered, of_failed, of_replaced = before
@@ -91,9 +91,9 @@ class Accounting:
         )  # fmt: skip
 
     def take_back(self, since: Counts) -> None:
-        """Undo the last batch that this thread settled after `since`: it did not reach the loop.
+        """Undo the last batch that this thread recorded after `since`: it did not reach the loop.
 
-        If another thread has settled a batch since then, this thread's batch may be a gap before it. No state can
+        If another thread has recorded a batch since then, this thread's batch may be a gap before it. No state can
         express such a gap.
         """
         if self.counts[0] > since[0]:
@@ -125,8 +125,8 @@ class Accounting:
 class OutOfOrder(Accounting):
     """The accounting of batches that are requested by number."""
 
-    def settle(self, number: int, *counts: Any, **more: Any) -> None:
-        super().settle(self.batches, *counts, **more)
+    def record(self, number: int, *counts: Any, **more: Any) -> None:
+        super().record(self.batches, *counts, **more)
 
 
 def count_of(batch: Any) -> int:
@@ -134,6 +134,6 @@ def count_of(batch: Any) -> int:
     if type(batch) is tuple and batch and type(batch[0]) is np.ndarray and batch[0].shape:
         return len(batch[0])  # a shortcut for nearly all batches
     try:
-        return batches.length(tuple(batch) if type(batch) is list else batch)
+        return nests.length(tuple(batch) if type(batch) is list else batch)
     except TypeError:
         return 0

@@ -22,37 +22,37 @@ from ..blocks import order_by, proposed_blocks, saved_blocks
 from ..epoch_options import EpochOptions
 from .state import LAST_POSITION, SavedEpoch, digest
 
-MAX_TOLD = 200
+MAX_DESCRIPTION = 200
 """Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
 
 
-def order_of(node: Node, options: EpochOptions, stream: bool) -> str:
+def order_of(node: Node, options: EpochOptions, is_stream: bool) -> str:
     """Return the kind of order of an epoch, in words. Refuse an order that is drawn from a ``RandomState``."""
     if options.generator is not None:
         raise StateError(
             "the order of this epoch is drawn from a RandomState, which others may draw from too, so that it cannot be "
             "saved or resumed; pass an int seed as shuffle=, or True"
         )
-    if options.blocks:
-        return order_by(options.chosen or proposed_blocks(node))
-    return "stream" if stream else "seed" if options.shuffled else "in order"
+    if options.by_blocks:
+        return order_by(options.order_blocks or proposed_blocks(node))
+    return "stream" if is_stream else "seed" if options.shuffled else "in order"
 
 
-def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, stream: bool = False) -> EpochOptions:
+def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, is_stream: bool = False) -> EpochOptions:
     """Return the options to resume an epoch. Its number is the state's.
 
     Raises:
         StateError: the state belongs to another source, order, seed or epoch.
     """
-    own, told = identity(node)
+    own, description = identity(node)
     if saved.source != own:
         raise StateError(
-            f"this state is of another source: it was saved from {saved.told}, and this is {told}; the "
+            f"this state is of another source: it was saved from {saved.told}, and this is {description}; the "
             f"graph, the lengths and the samplers must be the same"
         )
-    order = order_of(node, options, stream)
-    if options.blocks and "blocks" in saved.order:
-        options = dataclasses.replace(options, chosen=saved_blocks(node, saved))
+    order = order_of(node, options, is_stream)
+    if options.by_blocks and "blocks" in saved.order:
+        options = dataclasses.replace(options, order_blocks=saved_blocks(node, saved))
     elif saved.order != order:
         wanted = ("blocks", saved.seed) if "blocks" in saved.order else saved.seed
         hint = f"; pass shuffle={wanted}" if saved.order not in ("in order", "stream") else ""
@@ -102,17 +102,17 @@ def identity(node: Node) -> tuple[str, str]:
             f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
             f"told from those of others: {error}"
         ) from error
-    return own, text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... #{own[:6]}"
+    return own, text if len(text) <= MAX_DESCRIPTION else f"{text[:MAX_DESCRIPTION]}... #{own[:6]}"
 
 
-def check_stream(node: Node, options: EpochOptions) -> None:
+def check_stream_options(node: Node, options: EpochOptions) -> None:
     """Refuse options that a source without random access cannot support: shards, shuffling, leaving out bad samples."""
     if options.shard.world > 1 or options.shard.pad_mask:
         raise ArgumentError(
             "shard= shares out batches by their number, and this source only streams; let its function or iterator "
             "give each rank its own"
         )
-    if options.blocks:
+    if options.by_blocks:
         raise ArgumentError("shuffle='blocks' chooses which rows are read together, and this source only streams")
     if (options.shuffled or options.generator is not None) and not node.traits.uses_shuffle:
         raise ArgumentError(

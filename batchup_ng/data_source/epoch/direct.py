@@ -69,12 +69,12 @@ def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:
         batch = make(node, rows, key, buffers)
         if type(batch) is not PartialBatch:
             n = planned_samples(rows, batch)
-            accounting.settle(planned.number, n, n, 0, "memory")
+            accounting.record(planned.number, n, n, 0, "memory")
             yield batch
         else:
             remade = functools.partial(make.__call__, node, key=key, buffers=buffers)
             batch = failures.resolved(planned, batch, remade)
-            failures.settle(planned, batch, "memory")
+            failures.record(planned, batch, "memory")
             if batch.kept:
                 yield batch.batch
         del batch
@@ -89,7 +89,7 @@ def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Bu
         if batch is end:
             return
         n = count_of(batch)
-        accounting.settle(accounting.batches, n, n, 0, "memory")
+        accounting.record(accounting.batches, n, n, 0, "memory")
         yield batch
         del batch
 

@@ -44,7 +44,7 @@ class Epochs(Iterator[BatchIterator]):
         self._number, self._end = numbers
         self._state = state
         self._current: weakref.ref[BatchIterator] | None = None
-        self._ahead: BatchIterator | None = None
+        self._begun_ahead: BatchIterator | None = None
         # Others may draw from a generator too, so an epoch draws from it only when it is requested, as in a plain loop.
         self._may_begin_ahead = options.generator is None
 
@@ -53,31 +53,32 @@ class Epochs(Iterator[BatchIterator]):
             current.break_off(
                 "asking epochs() for the next epoch before this one was at its end (loop over each in its turn)"
             )
-        ahead, number, state = self._ahead, self._number, self._state
-        if ahead is not None and (ahead.torn or ahead.epoch != number):
-            ahead.close()
-            ahead = self._ahead = None
-        if ahead is None:
+        iterator, number, state = self._begun_ahead, self._number, self._state
+        if iterator is not None and (iterator.torn or iterator.epoch != number):
+            iterator.close()
+            iterator = self._begun_ahead = None
+        if iterator is None:
             began = time.perf_counter()
-            ahead = self._begun(number)
-            ahead.start_seconds = time.perf_counter() - began
-        self._current = weakref.ref(ahead)
+            iterator = self._begun(number)
+            iterator.start_seconds = time.perf_counter() - began
+        self._current = weakref.ref(iterator)
         try:
             self._may_begin_ahead = self._options.generator is None
-            self._number, self._ahead, self._state = number + 1, None, None
-            return ahead
+            self._number, self._begun_ahead, self._state = number + 1, None, None
+            return iterator
         except BaseException:  # from a signal handler: the next call returns the same epoch
             self._number, self._state = number, state
             raise
 
-    def _begun(self, number: int, before: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
-        """Return the iterator of an epoch. It shares its buffer with the iterator `before`."""
+    def _begun(self, number: int, earlier: weakref.ref[BatchIterator] | None = None) -> BatchIterator:
+        """Return the iterator of an epoch. It shares its buffer with the iterator `earlier`."""
         if number >= self._end:
             raise StopIteration
         options = dataclasses.replace(self._options, epoch=number, numbered=True)
-        epoch = prepare(self._node, options, self._state if before is None else None)
-        self._options = dataclasses.replace(self._options, chosen=epoch.options.chosen)  # for all later epochs
-        return BatchIterator(epoch, start(epoch, before), weakref.ref(self))
+        epoch = prepare(self._node, options, self._state if earlier is None else None)
+        order_blocks = epoch.options.order_blocks  # for all later epochs
+        self._options = dataclasses.replace(self._options, order_blocks=order_blocks)
+        return BatchIterator(epoch, start(epoch, earlier), weakref.ref(self))
 
     @property
     def mark(self) -> tuple[int, Any]:
@@ -90,20 +91,20 @@ class Epochs(Iterator[BatchIterator]):
 
     def fill_ahead(self) -> None:
         """Begin the next epoch ahead of its turn, or fill its part of the buffer. The current iterator calls this."""
-        if self._ahead is not None:
-            self._ahead.fill()
+        if self._begun_ahead is not None:
+            self._begun_ahead.fill()
         elif self._may_begin_ahead:
             self._may_begin_ahead = False
             with unless_of_signal_handler():  # a request for that epoch raises the error again
-                self._ahead = self._begun(self._number, self._current)
+                self._begun_ahead = self._begun(self._number, self._current)
 
     def close(self) -> None:
         """End the current epoch and the one begun ahead. May be called again. ``next()`` then ends the loop."""
         self._end = 0
-        for iterator in (None if self._current is None else self._current(), self._ahead):
+        for iterator in (None if self._current is None else self._current(), self._begun_ahead):
             if iterator is not None:
                 iterator.close()
-        self._ahead = None
+        self._begun_ahead = None
 
     def __repr__(self) -> str:
         number = self._number
@@ -144,9 +145,9 @@ def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: An
 def _warn_of_repeats(epoch: Epoch) -> None:
     """Warn, once per source, if an epoch has the order and shard of the previous one and neither was given a number."""
     notes, options = epoch.node.epoch_notes, epoch.options
-    before = notes.latest
-    if before is not None and before[1].batches and WARNED_OF_REPEATS not in notes.warned:
-        order, own = ((one.shuffled, one.seed, one.shard) for one in (before[0], options))
+    earlier = notes.latest
+    if earlier is not None and earlier[1].batches and WARNED_OF_REPEATS not in notes.warned:
+        order, own = ((one.shuffled, one.seed, one.shard) for one in (earlier[0], options))
         if order == own and (options.shuffled or epoch.node.traits.draws):
             notes.warned.add(WARNED_OF_REPEATS)
             what = f"shuffle={options.seed}" if options.shuffled else "maps with rng="

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...error_context import described, place_of, raise_if_of_signal_handler, shortened, text_of, without_frames
+from ...error_context import described, map_in_words, raise_if_of_signal_handler, shortened, text_of, without_frames
 from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import FEW_SAMPLES, ErrorPolicy
@@ -70,12 +70,12 @@ class Failures:
             why = gone if failed.gone else "since no single row is to blame"
             raise _unblamed(planned, failed.error, why)
 
-    def settle(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
+    def record(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
         """Record the outcome of a batch that failed in the accounting, once it is handed out."""
         n, failed = whole_samples(planned.rows)[1], len(made.failures)
         replaced = failed if self.policy.action == "replace" else 0
         came_by = transport if made.kept else ""
-        self.epoch.accounting.settle(planned.number, n, made.kept, failed - replaced, came_by, replaced)
+        self.epoch.accounting.record(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:
         """Raise :class:`TooManyErrors` at the end of an epoch if every sample failed."""
@@ -145,7 +145,7 @@ class Failures:
 
         Without the error, this rank would lag one batch for good. A state that is saved now begins with the batch.
         """
-        if self.epoch.chosen is not None:
+        if self.epoch.requested is not None:
             raise self._too_many(
                 f"every sample of batch {planned.number} failed, which was asked for by its number and so cannot be "
                 f"left out; on_error='replace' puts others in their place"
@@ -166,9 +166,9 @@ class Failures:
         unlimited = policy.max_errors is None and policy.max_rate is None
         n, batches = accounting.failed + failed, accounting.batches + 1
         if unlimited and not accounting.delivered and batches > 1 and n >= FEW_SAMPLES:
-            place = place_of(accounting.errors[-1])
+            where = map_in_words(accounting.errors[-1])
             raise self._too_many(
-                f"every sample fails{place and ': '}{place}; all {n} of the first {batches} batches did, and the epoch "
+                f"every sample fails{where and ': '}{where}; all {n} of the first {batches} batches did, and the epoch "
                 f"ends here unless an ErrorPolicy says how many may, such as max_rate=1.0"
             )
 
@@ -200,10 +200,10 @@ class Failures:
                 name = self.source.sample_name(rows)
             except Exception as raised:  # the error itself matters more than a missing name
                 raise_if_of_signal_handler(raised)
-        told_already = name is None or (isinstance(name, str) and repr(name) in text_of(error))
-        known = "" if told_already else f", source {name!r}"
-        told = {"row": row, "position": position, "source": name}
-        return _described(planned, error, f"row {row}, position {position}{known}", told)
+        already_named = name is None or (isinstance(name, str) and repr(name) in text_of(error))
+        known = "" if already_named else f", source {name!r}"
+        attributes = {"row": row, "position": position, "source": name}
+        return _described(planned, error, f"row {row}, position {position}{known}", attributes)
 
 
 def _unblamed(planned: PlannedBatch, error: BaseException, why: str) -> BatchError:
@@ -212,12 +212,12 @@ def _unblamed(planned: PlannedBatch, error: BaseException, why: str) -> BatchErr
     return _described(planned, error, where, {})
 
 
-def _described(planned: PlannedBatch, error: BaseException, which: str, told: dict[str, Any]) -> BatchError:
+def _described(planned: PlannedBatch, error: BaseException, which: str, attributes: dict[str, Any]) -> BatchError:
     epoch, number = planned.key.epoch, planned.number
     # A copy, because the rows are a view into a long block of rows.
     rows = take_rows(planned.rows, np.arange(whole_samples(planned.rows)[1]))
-    told = {**told, "rows": rows, "epoch": epoch, "batch": number}
-    return described(error, which, f"epoch {epoch}, batch {number}", told)
+    attributes = {**attributes, "rows": rows, "epoch": epoch, "batch": number}
+    return described(error, which, f"epoch {epoch}, batch {number}", attributes)
 
 
 def rows_in_words(rows: Any) -> str:

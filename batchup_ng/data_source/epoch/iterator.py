@@ -17,8 +17,8 @@ from .opening import Epoch, Runner, prepare
 from .starting import start
 from .state_file import read_state, write_state
 
-HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "place", "state_at",
-         "start_seconds", "stream_id", "take_back", "torn", "untouched"}
+HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "progress", "state_at",
+         "start_seconds", "flow_id", "take_back", "torn", "untouched"}
 """Methods and attributes for the library, not for users."""
 
 BY_CONSUMER = ""
@@ -216,7 +216,7 @@ class BatchIterator(Iterator[Any]):
             raise StateError(
                 "an exception in one of several threads lost a batch of this epoch before the last; no state can say so"
             )
-        return self.state_at(self.place())
+        return self.state_at(self.progress())
 
     @property
     def untouched(self) -> bool:
@@ -229,17 +229,17 @@ class BatchIterator(Iterator[Any]):
         return self._runner.torn
 
     @property
-    def stream_id(self) -> int:
-        """Number of the stream that its tasks belong to."""
-        return self._runner.stream_id
+    def flow_id(self) -> int:
+        """Number of the flow that its tasks belong to."""
+        return self._runner.flow_id
 
-    def place(self) -> tuple[Any, ...]:
+    def progress(self) -> tuple[Any, ...]:
         """Return the progress of the epoch. It is faster than a state, for iterators ahead of the consumer."""
         return (*self._accounting.counted(), self._runner.latest)
 
-    def state_at(self, place: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the result of :meth:`state_dict` at the time when :meth:`place` returned `place`."""
-        return self._epoch.state(*place)
+    def state_at(self, progress: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the result of :meth:`state_dict` at the time when :meth:`progress` returned `progress`."""
+        return self._epoch.state(*progress)
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from `state` instead of from here. Batches handed out before `state` are not read again.

@@ -192,10 +192,10 @@ def reason(error: BaseException) -> str:
     return f"an exception ({type(error).__name__}: {text})"
 
 
-def place_of(iterator: Any) -> Any:
+def progress_of(iterator: Any) -> Any:
     """Return the progress of an iterator, or None if it has no states."""
-    place = getattr(iterator, "place", None)
-    return None if place is None else place()
+    progress = getattr(iterator, "progress", None)
+    return None if progress is None else progress()
 
 
 def broken_off(by: str) -> PoolClosed:

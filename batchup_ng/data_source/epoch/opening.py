@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import ArgumentTypeError, StateError
-from ...graph.node import Node, planned_epoch
+from ...graph.node import Node, batch_plan
 from ...sampling.plans.epoch import BatchPlan, PlannedBatch
 from ...sampling.plans.sharding import START, Reached
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .accounting import Accounting
-from .checkpoint import check_reached, check_stream, counted_of, identity, order_of, resumed
+from .checkpoint import check_reached, check_stream_options, counted_of, identity, order_of, resumed
 from .state import NO_STATE_OF_STREAM, SavedEpoch, as_state, from_state
 
 CLOSED_WHILE_WAITING = "this iterator was closed while a batch was waited for"
@@ -34,8 +34,8 @@ class Runner:
 
     closed = False
     at_end = False
-    stream_id = 0
-    """Number of the stream that its tasks belong to, if it has tasks."""
+    flow_id = 0
+    """Number of the flow that its tasks belong to, if it has tasks."""
     latest: Any = None
     """State of a stream after the last batch handed out; None if it has no state."""
 
@@ -83,12 +83,12 @@ class RunsEpochs(Node):
         """Whether its epochs have a plan. Otherwise it only streams."""
         return False
 
-    def plan_of(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
-        """Return the plan of the epoch that `options` describe, as the function :func:`plan_of` does."""
+    def source_plan(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
+        """Return the plan of the epoch that `options` describe, as the function :func:`epoch_plan` does."""
         raise self.no_random_access("plan")
 
-    def start(self, epoch: Epoch, before: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
-        """Start the runner of an epoch. It shares the buffer of a pool with the iterator `before`.
+    def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
+        """Start the runner of an epoch. It shares the buffer of a pool with the iterator `earlier`.
 
         `path` is the place of this node in the graph.
         """
@@ -100,17 +100,17 @@ def has_plan(node: Node) -> bool:
     return node.has_plan if isinstance(node, RunsEpochs) else node.is_random_access
 
 
-def plan_of(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
+def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
     """Return the plan of the epoch of a node that `options` describe, after they were opened.
 
     For an order by blocks, it uses `blocks` if they are given.
     """
     if isinstance(node, RunsEpochs):
-        return node.plan_of(options, blocks)
-    if not options.blocks or not node.is_random_access:
-        return planned_epoch(node, options)
-    pairs = nodes_in_blocks(node, options.chosen) if blocks is None else blocks
-    return planned_epoch(node, options, {id(each): pair for each, pair in pairs})
+        return node.source_plan(options, blocks)
+    if not options.by_blocks or not node.is_random_access:
+        return batch_plan(node, options)
+    pairs = nodes_in_blocks(node, options.order_blocks) if blocks is None else blocks
+    return batch_plan(node, options, {id(each): pair for each, pair in pairs})
 
 
 @dataclasses.dataclass
@@ -122,15 +122,15 @@ class Epoch:
     options: EpochOptions  # the same with changes by a state
     plan: BatchPlan | None  # None for a stream
     saved: SavedEpoch | None = None  # the state that it resumes from
-    chosen: Iterable[PlannedBatch] | None = None  # the requested batches, if not all in order
-    n_chosen: int = 0
+    requested: Iterable[PlannedBatch] | None = None  # the requested batches, if not all in order
+    n_requested: int = 0
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
     _identity: tuple[str, str] | None = None
 
     def n_batches(self) -> float | None:
         """Return the number of batches: an int, ``math.inf``, or None if it is not known before the end."""
-        if self.chosen is not None:
-            return self.n_chosen
+        if self.requested is not None:
+            return self.n_requested
         return self.node.stream_count(self.options) if self.plan is None else self.plan.n_batches
 
     def n_left(self) -> int:
@@ -171,7 +171,7 @@ class Epoch:
             raise StateError(NO_STATE_OF_STREAM)
         if isinstance(inner, StateError):
             raise StateError(str(inner))
-        if self.chosen is not None:
+        if self.requested is not None:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
         order = order_of(self.node, options, self.plan is None)
         if self._identity is None:
@@ -206,24 +206,24 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
         ArgumentError: a stream does not support an option.
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
-    stream = not has_plan(node)
-    if stream:
-        check_stream(node, asked)
+    is_stream = not has_plan(node)
+    if is_stream:
+        check_stream_options(node, asked)
         if state is not None and (node.checkpointable() is None or asked.drop_last):
             raise StateError(NO_STATE_OF_STREAM)
     saved, plan = None if state is None else from_state(state), None
-    options = asked if stream else asked.opened(None if saved is None else saved.seed)
+    options = asked if is_stream else asked.opened(None if saved is None else saved.seed)
     if saved is not None:
-        options = resumed(node, options, saved, stream)
-    if stream:
+        options = resumed(node, options, saved, is_stream)
+    if is_stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
         blocks = None
-        if options.blocks:
-            blocks = nodes_in_blocks(node, options.chosen)
-            options = dataclasses.replace(options, chosen=tuple([pair for _, pair in blocks]))
+        if options.by_blocks:
+            blocks = nodes_in_blocks(node, options.order_blocks)
+            options = dataclasses.replace(options, order_blocks=tuple([pair for _, pair in blocks]))
             warn_of_reads(node, options, blocks)
-        plan = plan_of(node, options, blocks)
+        plan = epoch_plan(node, options, blocks)
         if saved is not None:
             check_reached(plan, options, saved)
     epoch = Epoch(node, asked, options, plan, saved)

@@ -13,11 +13,11 @@ from .direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .opening import Epoch, Runner, RunsEpochs
 
 
-def start(epoch: Epoch, before: weakref.ref[Any] | None = None) -> Runner:
-    """Start the runner of an epoch. It shares the buffer of a pool with the iterator `before`."""
+def start(epoch: Epoch, earlier: weakref.ref[Any] | None = None) -> Runner:
+    """Start the runner of an epoch. It shares the buffer of a pool with the iterator `earlier`."""
     node = epoch.node
     if isinstance(node, RunsEpochs):
-        return node.start(epoch, before)
+        return node.start(epoch, earlier)
     if epoch.plan is not None:
         return DirectRunner(direct_batches(node, epoch, node.notes.buffers))
     owner = node.checkpointable()

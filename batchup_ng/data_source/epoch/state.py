@@ -142,7 +142,7 @@ def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
     yield "counts", all(map(is_whole, saved.counts.values()))
     yield "counts", delivered + failed == planned and replaced <= delivered
     if order == "stream":
-        yield "inner", _is_place(saved.inner)
+        yield "inner", _is_stream_state(saved.inner)
         yield "samples", saved.batches > 0 or saved.samples == 0
     else:
         yield "inner", saved.inner is None
@@ -154,8 +154,8 @@ def is_whole(value: Any, least: int = 0, most: float = LAST_POSITION) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def _is_place(inner: Any) -> bool:
-    """Return whether this is a place in a stream: the iterator's state, and the samples that each map received."""
+def _is_stream_state(inner: Any) -> bool:
+    """Return whether this is the state of a stream: the iterator's state, and the samples that each map received."""
     if not isinstance(inner, dict) or inner.keys() != {"iterator", "counted"} or not isinstance(inner["counted"], list):
         return False
     pairs = inner["counted"]

@@ -17,17 +17,17 @@ REMEMBERED_BATCHES = 4096
 class ListedPlan(RowPlan):
     """Batches with rows from an iterator, which is asked for them as needed. Safe to use from several threads.
 
-    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED_BATCHES`. `said` is the number of
-    batches that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are
+    All batches are remembered if the epoch ends, else the latest :data:`REMEMBERED_BATCHES`. `n_expected` is the number
+    of batches that the iterator should have, if that is known. Before the end, `count` counts them, or all batches are
     listed.
     """
 
     def __init__(
-        self, drawn: Iterator[Any], said: float | None = None, count: Callable[[], float] | None = None
+        self, drawn: Iterator[Any], n_expected: float | None = None, count: Callable[[], float] | None = None
     ) -> None:
         self._drawn = drawn
-        self._said = said
-        self.told = said if said == math.inf else None
+        self._n_expected = n_expected
+        self.n_known = n_expected if n_expected == math.inf else None
         self._count = count
         self._memory: dict[int, Any] = {}
         self._next = 0
@@ -36,15 +36,15 @@ class ListedPlan(RowPlan):
 
     @property
     def n_in_any_order(self) -> float | None:
-        return self._said
+        return self._n_expected
 
     @property
     def n_batches(self) -> float:  # type: ignore[override]  # read on first use, because counting may be needed
-        if self.told is None and self._count is not None:
-            self.told = self._count()
-        while self.told is None:
+        if self.n_known is None and self._count is not None:
+            self.n_known = self._count()
+        while self.n_known is None:
             self.has(self._next)
-        return self.told
+        return self.n_known
 
     def walk(self) -> Iterator[Any]:
         return self._drawn
@@ -69,11 +69,11 @@ class ListedPlan(RowPlan):
         try:
             while self._next <= number:
                 self._memory[self._next] = next(self._drawn)
-                if self.told == math.inf:
+                if self.n_known == math.inf:
                     self._memory.pop(self._next - REMEMBERED_BATCHES, None)
                 self._next += 1
         except StopIteration:
-            self.told = self._next
+            self.n_known = self._next
             return False
         except BaseException as error:  # a generator that has raised would pass for one at its end
             self._broken_off = type(error).__name__

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import batch as batches
+from ... import batch as nests
 from ...errors import ArgumentError, ArgumentTypeError
 from ...randomness import OrderKey
 
@@ -65,7 +65,7 @@ class RowPlan:
             return number * usual - sum(usual - first for other, (_, first) in others.items() if other < number)
         counted: list[int] = vars(self).setdefault("_counted", [0])
         while len(counted) <= number:
-            counted.append(counted[-1] + batches.length(self.rows(len(counted) - 1)))
+            counted.append(counted[-1] + nests.length(self.rows(len(counted) - 1)))
         return counted[number]
 
     def batches_until(self, n_samples: int) -> int:
@@ -257,7 +257,7 @@ def planned_samples(rows: Any, batch: Any) -> int:
     try:
         return whole_samples(rows)[1]
     except TypeError:
-        return batches.length(batch)
+        return nests.length(batch)
 
 
 def trim_rows(rows: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -32,8 +32,8 @@ from concurrent.futures import Future
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import in_a_fork
-from ..task import Submission, Task
-from .job import NO_TASK, ProcessJob, job_of, transport_and_room
+from ..task import Call, Submission
+from .future import NO_CALL, ProcessFuture, future_of, transport_and_room
 from .process import Launcher, refused
 from .protocol import Frame, Kind
 from .schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
@@ -56,7 +56,7 @@ class Dispatcher:
         self.copies = copies
         self.slots = slots
         self._lock = threading.Lock()
-        self._schedule: Schedule[WorkerHandle, ProcessJob] = Schedule(processes, threads, launcher.start_timeout)
+        self._schedule: Schedule[WorkerHandle, ProcessFuture] = Schedule(processes, threads, launcher.start_timeout)
         self._wire = Wire(self._lock)
         self._turn = Turn(self._read, self._wire.wake)
         self.workers = Workers(
@@ -99,27 +99,27 @@ class Dispatcher:
                 self._start, self._thread = start, thread
         start.result()
 
-    def submit(self, task: Task, how: Submission) -> ProcessJob:
+    def submit(self, call: Call, how: Submission) -> ProcessFuture:
         self.start()
-        job = job_of(next(self._numbers), task, how, self._turn.serve, self._wire.wake)
-        while not self._try_submit(job):
+        future = future_of(next(self._numbers), call, how, self._turn.serve, self._wire.wake)
+        while not self._try_submit(future):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # otherwise another thread has restarted it
             if leaving is not None:
                 leaving.join()
             self.start()
-        return job
+        return future
 
-    def _try_submit(self, job: ProcessJob) -> bool:
-        """Submit a job. Return False if no worker could be kept alive and the workers must be started again."""
+    def _try_submit(self, future: ProcessFuture) -> bool:
+        """Submit a task. Return False if no worker could be kept alive and the workers must be started again."""
         with InterruptsHeld(), self._lock:
             self.check_open()
             if not self._turn.open or self._schedule.broken:
                 return False
-            if not job.finished:
-                self._do(self._schedule.submit(job, time.monotonic()))
-                if job.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
-                    self._wire.wake()  # otherwise the reader would sleep past this job's time limit
+            if not future.finished:
+                self._do(self._schedule.submit(future, time.monotonic()))
+                if future.how.timeout is not None and self._schedule.next_tick() < self._wakes_at:
+                    self._wire.wake()  # otherwise the reader would sleep past this task's time limit
             return True
 
     def check_open(self) -> None:
@@ -170,19 +170,19 @@ class Dispatcher:
         given: dict[WorkerHandle, None] = {}
         for action in actions:
             if isinstance(action, Send):
-                action.worker.send(action.job, self.copies)
+                action.worker.send(action.task, self.copies)
                 given[action.worker] = None
             elif isinstance(action, Kill):
                 action.worker.process.kill()  # the wire notices its end like any other
             else:
-                action.job.fail(self._error_of(action.job, action.why))
+                action.task.fail(self._error_of(action.task, action.why))
         for worker in given:
             if not worker.writer.write():
                 self._wire.watch(worker)
 
-    def _error_of(self, job: ProcessJob, why: str) -> BaseException:
+    def _error_of(self, future: ProcessFuture, why: str) -> BaseException:
         if why is LATE:
-            return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+            return SampleTimeout(f"a task ran for more than timeout={future.how.timeout:g} s; its worker was ended")
         if why is NOT_LOADED:
             return PoolBroken(
                 f"a worker process did not load the source (its modules, its data) within "
@@ -221,7 +221,7 @@ class Dispatcher:
         self._turn.open = False
         with self._lock:
             for action in self._schedule.fail_all():
-                action.job.fail(self._broken or PoolClosed("the pool was closed before this result was made"))
+                action.task.fail(self._broken or PoolClosed("the pool was closed before this result was made"))
         if self._closed:
             self.workers.launcher.interrupt()
         self.workers.end_all()
@@ -308,16 +308,16 @@ class Dispatcher:
     def _receive(self, worker: WorkerHandle, frames: list[Frame]) -> None:
         """Receive messages of a worker: first give it and others new work, then hand over its results."""
         now = time.monotonic()
-        done: list[tuple[Frame, ProcessJob, Slot | None]] = []
-        actions: list[Action[WorkerHandle, ProcessJob]] = []
+        done: list[tuple[Frame, ProcessFuture, Slot | None]] = []
+        actions: list[Action[WorkerHandle, ProcessFuture]] = []
         try:
             with self._lock:
                 for frame in frames:
                     kind = frame.kind
                     if kind >= Kind.RESULT and frame.number:
-                        job, slot = worker.sent.pop(frame.number)
-                        actions += self._schedule.result(worker, job, now)
-                        done.append((frame, job, slot))
+                        future, slot = worker.sent.pop(frame.number)
+                        actions += self._schedule.result(worker, future, now)
+                        done.append((frame, future, slot))
                     elif kind is Kind.READY:
                         actions += self._schedule.ready(worker, now)
                     elif kind is Kind.LOADED:
@@ -325,21 +325,21 @@ class Dispatcher:
                     else:
                         worker.start_error = frame.load()
                 self._do(actions)
-            for frame, job, slot in done:
-                job.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
+            for frame, future, slot in done:
+                future.transport, room = transport_and_room(frame, 0 if slot is None else slot.bytes.nbytes)
                 if frame.kind is not Kind.ERROR:
-                    for constant in job.task[3]:
+                    for constant in future.encoded[3]:
                         if room != constant.slot_bytes:
                             constant.saw(room)
                 if frame.buffers:
                     resolve(frame, slot)
-                job.task = NO_TASK
-                job.set_result(frame)
+                future.encoded = NO_CALL
+                future.set_result(frame)
         except BaseException as error:
             broken = self._break(error)
-            for _, job, _ in done:  # the schedule has finished with them, so nobody else would fail them
-                if not job.done():
-                    job.fail(broken)
+            for _, future, _ in done:  # the schedule has finished with them, so nobody else would fail them
+                if not future.done():
+                    future.fail(broken)
             raise
 
     def _lost(self, worker: WorkerHandle) -> None:

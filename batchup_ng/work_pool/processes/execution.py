@@ -14,7 +14,7 @@ from ...faults.isolation import PartialBatch
 from ...memory.leases import FRESH, BufferPool, Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import seed_globals
-from .job import batch_task
+from .future import decoded_batch
 from .output_buffers import TaskMemory, packed
 from .protocol import Frame, Kind, Placed
 from .serialization import culprit, dump, dumps, load_result
@@ -57,7 +57,7 @@ class TaskRunner:
 
     def _batch(self, frame: Frame, slot: Placed | None, memory: TaskMemory) -> Answer:
         """Return the answer with a batch, or with a :class:`PartialBatch` if samples fail or cannot be sent."""
-        constant, rows, key, make = batch_task(frame.pickled)
+        constant, rows, key, make = decoded_batch(frame.pickled)
         source = WORKER_CONSTANTS.get(constant)
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:

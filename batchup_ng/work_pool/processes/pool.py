@@ -20,12 +20,12 @@ from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
 from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST_TIMEOUT
-from ..task import ONCE, Submission, Task
+from ..task import ONCE, Call, Submission
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
 from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
-from .job import ProcessJob
+from .future import ProcessFuture
 from .process import Launcher
 from .reloads import Reloads
 from .schedule import START_TIMEOUT
@@ -105,14 +105,14 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
 
-    def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
+    def submit(self, call: Call, how: Submission = ONCE) -> ProcessFuture:
         if not self._warned and (self._slots is None or self._slots.refused):
             self._warn()
         if not self._warned_of_workers and self._dispatcher.workers.degraded_reason:
             self._warn_of_workers()
-        if how.stream_id > self._reloads.newest:
-            self._reloads.look(how.stream_id)
-        return self._dispatcher.submit(task, how)
+        if how.flow_id > self._reloads.newest:
+            self._reloads.look(how.flow_id)
+        return self._dispatcher.submit(call, how)
 
     def _warn(self) -> None:
         self._warned = True

@@ -26,7 +26,7 @@ INSTALLED_FOLDERS = (*_FOLDERS, os.path.abspath(f"{__file__}/../../.."))
 class Reloads:
     """The user's modules that the program had when its workers last got something new.
 
-    `newest` is the highest number of a stream so far. A stream with a higher number is new.
+    `newest` is the highest number of a flow so far. A flow with a higher number is new.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Reloads:
         self._specs: dict[str, Any] = {}  # of the user's modules
         self.newest = -1
 
-    def look(self, stream_id: int) -> None:
-        """Warn of modules that were reloaded. Called before the first task of each stream."""
-        self.newest = stream_id
+    def look(self, flow_id: int) -> None:
+        """Warn of modules that were reloaded. Called before the first task of each flow."""
+        self.newest = flow_id
         found = set()
         for name in [*self._specs]:
             spec = _spec_of(name)

@@ -2,7 +2,7 @@
 
 A consumer that waits for a result takes the turn, if it is free, and reads until its own result is there. To wake
 another thread for each result, and to be woken by it, costs more than the work. Other consumers sleep until the reader
-hands over their results. From time to time (:meth:`.ProcessJob.wait`) they check whether the turn is free.
+hands over their results. From time to time (:meth:`.ProcessFuture.wait`) they check whether the turn is free.
 
 While no consumer reads, the dispatcher's thread does. A consumer that finds it reading leaves it the turn, and does not
 wake it. After its next messages that thread naps for :data:`.REST_SECONDS`, in which a consumer that tries again finds
@@ -29,7 +29,7 @@ from typing import Any
 from ...signals import InterruptsHeld
 from ..prefetch_buffer import in_a_fork
 from ..task import TaskFuture
-from .job import REST_SECONDS
+from .future import REST_SECONDS
 
 
 class Turn:

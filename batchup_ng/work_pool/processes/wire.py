@@ -24,7 +24,7 @@ from typing import Any
 
 from ...memory.leases import Buffers
 from . import protocol
-from .job import ProcessJob
+from .future import ProcessFuture
 from .process import WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
 from .schedule import ScheduledWorker
@@ -35,7 +35,7 @@ LONGEST_WAIT = 3600.0
 """Seconds after which a wait for messages ends in any case."""
 
 
-class WorkerHandle(ScheduledWorker[ProcessJob]):
+class WorkerHandle(ScheduledWorker[ProcessFuture]):
     """A worker process with its number in the pool.
 
     Large buffers from its socket are read into `memory`. Its slots come from `slots`. `watched` says whether the wire
@@ -56,23 +56,23 @@ class WorkerHandle(ScheduledWorker[ProcessJob]):
         self.watched = False
         self.start_error = ""
         self._slots = slots
-        self.sent: dict[int, tuple[ProcessJob, Slot | None]] = {}
+        self.sent: dict[int, tuple[ProcessFuture, Slot | None]] = {}
 
-    def send(self, job: ProcessJob, copies: SharedCopies | None) -> None:
-        """Queue a job. First queue the constants that it needs and this worker does not have."""
-        kind, pickled, buffers, constants = job.task
+    def send(self, future: ProcessFuture, copies: SharedCopies | None) -> None:
+        """Queue a task. First queue the constants that it needs and this worker does not have."""
+        kind, pickled, buffers, constants = future.encoded
         for constant in constants:
             if constant.number not in self.constants:
                 self.constants.add(constant.number)
-                self.loads(job)
+                self.loads(future)
                 self.writer.add(constant.frame(copies))
         # No slot before the first result, which says how large it must be. Taken late, to use few slots. The slot that
         # was freed last comes first, because it is in the CPU's caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
         slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
-        self.sent[job.number] = job, slot
-        self.writer.add(protocol.pieces(kind, job.number, pickled, [*buffers, *placed]))
+        self.sent[future.number] = future, slot
+        self.writer.add(protocol.pieces(kind, future.number, pickled, [*buffers, *placed]))
 
     def forget(self, number: int) -> bool:
         """Let the worker drop a constant. Return False if the socket has not taken the message yet."""

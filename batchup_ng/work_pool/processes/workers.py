@@ -27,7 +27,7 @@ from typing import Any
 
 from ...memory.leases import BufferPool
 from ...signals import leave_interrupts_to_others
-from .job import ProcessJob
+from .future import ProcessFuture
 from .process import CLOSE_TIMEOUT, EXIT_UNKNOWN, GRACE_IN_A_TASK, Launcher, WorkerProcess, refused
 from .schedule import Action, Schedule
 from .shared_memory import SlotPool
@@ -42,7 +42,7 @@ LOST_TIMEOUT = 0.2
 NO_OTHER = ", and no other could be started: "
 OTHERS_ENDED_TOO = "; others ended before they had done anything, too"
 
-Actions = Sequence[Action[WorkerHandle, ProcessJob]]
+Actions = Sequence[Action[WorkerHandle, ProcessFuture]]
 """What the schedule wants to be done."""
 
 
@@ -65,7 +65,7 @@ class Workers:
 
     def __init__(
         self,
-        schedule: Schedule[WorkerHandle, ProcessJob],
+        schedule: Schedule[WorkerHandle, ProcessFuture],
         launcher: Launcher,
         wire: Wire,
         lock: AbstractContextManager[Any],

@@ -33,10 +33,10 @@ from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
 from ...memory.leases import ALIGNMENT, BufferPool
 from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
-from ..processes.job import NO_TASK, ProcessJob, job_of
+from ..processes.future import NO_CALL, ProcessFuture, future_of
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
-from ..task import Submission, Task, TaskFuture
+from ..task import Call, Submission, TaskFuture
 from .actor import Actor, Greeting
 from .cluster import Cluster, actor_options, cause_of_death, last_line
 from .seat import RayWorker, Seat
@@ -78,7 +78,7 @@ class RayDispatcher:
         self.lacking = ""  # text of a warning if not all actors come up
         self._new_actor = cluster.ray.remote(Actor).options(**actor_options(need, cluster.runtime_env)).remote
         self.size = max(1, cluster.room_for(need)) if actors is None else actors
-        self._schedule: Schedule[RayWorker, ProcessJob] = Schedule(self.size, 1, self._patience)
+        self._schedule: Schedule[RayWorker, ProcessFuture] = Schedule(self.size, 1, self._patience)
         self._seats: list[Seat] = []
         self._memory = BufferPool()
         self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
@@ -97,16 +97,16 @@ class RayDispatcher:
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def submit(self, task: Task, how: Submission) -> ProcessJob:
+    def submit(self, call: Call, how: Submission) -> ProcessFuture:
         """Run a task on an actor."""
         check_process(self._owner_pid)
         self.check_open()
-        job = job_of(next(self._numbers), task, how, _no_turn, _nothing)
-        if not job.finished:
-            self._inbox.put(partial(self._submitted, job))
+        future = future_of(next(self._numbers), call, how, _no_turn, _nothing)
+        if not future.finished:
+            self._inbox.put(partial(self._submitted, future))
             if self._left:
                 self._drain()
-        return job
+        return future
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, :class:`ClusterError` if its connection is gone."""
@@ -121,7 +121,7 @@ class RayDispatcher:
 
     def stats(self) -> list[dict[str, Any]]:
         """Return statistics of each actor."""
-        running = {worker.seat: len(worker.jobs) for worker in tuple(self._schedule.workers)}
+        running = {worker.seat: len(worker.tasks) for worker in tuple(self._schedule.workers)}
         return [
             {
                 "node": seat.greeting.address, "pid": seat.greeting.pid, "tasks": seat.tasks, "running": running[seat],
@@ -344,36 +344,36 @@ class RayDispatcher:
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
-    def _submitted(self, job: ProcessJob) -> None:
-        self._limited = self._limited or job.how.timeout is not None
-        self._do(self._schedule.submit(job, time.monotonic()))
+    def _submitted(self, future: ProcessFuture) -> None:
+        self._limited = self._limited or future.how.timeout is not None
+        self._do(self._schedule.submit(future, time.monotonic()))
         if not self._seats:
             self._keep_size(time.monotonic())
 
-    def _do(self, actions: Iterable[Action[RayWorker, ProcessJob]]) -> None:
+    def _do(self, actions: Iterable[Action[RayWorker, ProcessFuture]]) -> None:
         """Carry out the actions of the schedule."""
         for action in actions:
             if isinstance(action, Send):
-                self._send(action.worker, action.job)
+                self._send(action.worker, action.task)
             elif isinstance(action, Kill):
                 self._start_again(action.worker.seat)
                 action.worker.calls.clear()
                 self._died(action.worker)
             else:
-                action.job.fail(self._error_of(action.job, action.why))
+                action.task.fail(self._error_of(action.task, action.why))
 
-    def _send(self, worker: RayWorker, job: ProcessJob) -> None:
-        kind, pickled, buffers, constants = job.task
+    def _send(self, worker: RayWorker, future: ProcessFuture) -> None:
+        kind, pickled, buffers, constants = future.encoded
         actor = worker.seat.actor
         for constant in constants:
             if constant.number not in worker.constants:
                 worker.constants.add(constant.number)
-                worker.loads(job)
+                worker.loads(future)
                 ref = constant.ref  # type: ignore[attr-defined]  # it is a RayConstant
                 self._call(actor.keep, partial(self._loaded, worker), constant.number, ref)
         arrays = [np.frombuffer(each, np.uint8) for each in buffers]
-        task = [tuple(worker.seat.greeting or ()), int(kind), job.number, pickled, arrays]
-        worker.calls.add(self._call(actor.run, partial(self._answered, worker, job), task))
+        arguments = [tuple(worker.seat.greeting or ()), int(kind), future.number, pickled, arrays]
+        worker.calls.add(self._call(actor.run, partial(self._answered, worker, future), arguments))
 
     def _loaded(self, worker: RayWorker, ref: Any, answer: Any) -> None:
         if worker in self._schedule.workers:
@@ -386,7 +386,7 @@ class RayDispatcher:
             worker.seat.restarts += 1
             worker.constants.clear()
 
-    def _answered(self, worker: RayWorker, job: ProcessJob, ref: Any, answer: Any) -> None:
+    def _answered(self, worker: RayWorker, future: ProcessFuture, ref: Any, answer: Any) -> None:
         """Receive the answer of a call: first give its actor new work, then hand over the result."""
         if ref not in worker.calls:
             return  # the answer of an actor that was lost
@@ -397,25 +397,25 @@ class RayDispatcher:
             return
         if error is None and answer.result()[0] == Kind.READY:
             self._renewed(worker, Greeting(*answer.result()[2]))
-            self._send(worker, job)
+            self._send(worker, future)
             return
         worker.seat.tasks += 1
         try:
-            self._do(self._schedule.result(worker, job, time.monotonic()))
-            self._hand_over(worker, job, answer)
+            self._do(self._schedule.result(worker, future, time.monotonic()))
+            self._hand_over(worker, future, answer)
         except BaseException:
-            if not job.done():  # it must fail together with all others
-                job.finished = False
-                worker.jobs.append(job)
+            if not future.done():  # it must fail together with all others
+                future.finished = False
+                worker.tasks.append(future)
             raise
 
-    def _hand_over(self, worker: RayWorker, job: ProcessJob, answer: Any) -> None:
-        """Settle a job by the answer of its call."""
-        job.task = NO_TASK
+    def _hand_over(self, worker: RayWorker, future: ProcessFuture, answer: Any) -> None:
+        """Settle a task by the answer of its call."""
+        future.encoded = NO_CALL
         error = answer.exception()
         if error is not None:
             node = "" if worker.seat.greeting is None else worker.seat.greeting.address
-            job.set_exception(
+            future.set_exception(
                 ClusterError(
                     f"node {node} cannot store a result: {last_line(error)} Have fewer batches ahead "
                     f"(batch_buffer_size, buffer_bytes), hold fewer where copy=False, or start the node with more "
@@ -424,8 +424,8 @@ class RayDispatcher:
             )
             return
         kind, pickled, buffers = answer.result()
-        job.transport = "store" if buffers else "message"
-        job.set_result(Frame(Kind(kind), job.number, pickled, self._copied(buffers) if self._copy else buffers))
+        future.transport = "store" if buffers else "message"
+        future.set_result(Frame(Kind(kind), future.number, pickled, self._copied(buffers) if self._copy else buffers))
 
     def _copied(self, buffers: list[np.ndarray]) -> list[Any]:
         """Return copies in one piece of reused memory."""
@@ -442,9 +442,9 @@ class RayDispatcher:
                 worker.constants.discard(number)
                 self._call(worker.seat.actor.forget, _nothing, number)
 
-    def _error_of(self, job: ProcessJob, why: str) -> BaseException:
+    def _error_of(self, future: ProcessFuture, why: str) -> BaseException:
         if why is LATE:
-            return SampleTimeout(f"a task ran for more than timeout={job.how.timeout:g} s; its worker was ended")
+            return SampleTimeout(f"a task ran for more than timeout={future.how.timeout:g} s; its worker was ended")
         if why is NOT_LOADED:
             return ClusterError(
                 f"an actor did not load the source (its modules, its data) within {self._patience:g} s, for which it "
@@ -454,7 +454,7 @@ class RayDispatcher:
 
     def _fail_all(self, error: Exception) -> None:
         for action in self._schedule.fail_all():
-            action.job.fail(error)
+            action.task.fail(error)
 
     # -- the end -----------------------------------------------------------------------------------------------
 

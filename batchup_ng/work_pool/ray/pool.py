@@ -18,10 +18,10 @@ from ...graph.node import Node
 from ...warn import warn_consumer
 from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
-from ..processes.job import ProcessJob
+from ..processes.future import ProcessFuture
 from ..processes.reloads import Reloads
 from ..processes.serialization import can_travel
-from ..task import ONCE, Submission, Task
+from ..task import ONCE, Call, Submission
 from ..threads import WorkerThreadPool
 from .cluster import Cluster
 from .constants import RayConstant
@@ -99,13 +99,13 @@ class WorkerRayPool(AbstractWorkerPool):
         """Number of actors that there are, or are to be."""
         return self._dispatcher.size
 
-    def submit(self, task: Task, how: Submission = ONCE) -> ProcessJob:
+    def submit(self, call: Call, how: Submission = ONCE) -> ProcessFuture:
         if self._dispatcher.lacking and not self._warned:
             self._warned = True
             warn_consumer(self._dispatcher.lacking, WorkerWarning)
-        if how.stream_id > self._reloads.newest:
-            self._reloads.look(how.stream_id)
-        return self._dispatcher.submit(task, how)
+        if how.flow_id > self._reloads.newest:
+            self._reloads.look(how.flow_id)
+        return self._dispatcher.submit(call, how)
 
     def shared_constant(self, x: Any) -> RayConstant:
         """Return a stand-in for `x`. `x` reaches each node once and must not change afterwards.

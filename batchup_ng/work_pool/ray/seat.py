@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..processes.job import ProcessJob
+from ..processes.future import ProcessFuture
 from ..processes.schedule import ScheduledWorker
 from .actor import Greeting
 
@@ -27,7 +27,7 @@ class Seat:
 
 
 @dataclasses.dataclass(eq=False)
-class RayWorker(ScheduledWorker[ProcessJob]):
+class RayWorker(ScheduledWorker[ProcessFuture]):
     """An actor from its start to its death: its seat, the constants that were sent to it, its calls.
 
     A call is kept as Ray's reference to its result. Without the reference, Ray would drop the result.

@@ -15,9 +15,9 @@ from batchup_ng.faults.isolation import PartialBatch
 
 def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
     accounting = Accounting()
-    accounting.settle(0, 4, 4, 0, "memory")
-    accounting.settle(1, 4, 3, 1, "slots")
-    accounting.settle(2, 2, 0, 2, "")
+    accounting.record(0, 4, 4, 0, "memory")
+    accounting.record(1, 4, 3, 1, "slots")
+    accounting.record(2, 2, 0, 2, "")
     accounting.balance(3)
     assert (accounting.planned, accounting.delivered, accounting.failed) == (10, 7, 3)
     assert accounting.transports == {"slots": 1, "socket": 0, "store": 0, "message": 0, "memory": 1}
@@ -26,12 +26,12 @@ def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
 @pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])
 def test_a_batch_out_of_turn_or_with_samples_missing_is_refused(entry: Any) -> None:
     with pytest.raises(bu.AccountingError, match="this is a bug of the library"):
-        Accounting().settle(*entry, "")
+        Accounting().record(*entry, "")
 
 
 def test_counts_that_do_not_balance_are_refused() -> None:
     accounting = Accounting()
-    accounting.settle(0, 4, 4, 0, "")
+    accounting.record(0, 4, 4, 0, "")
     with pytest.raises(bu.AccountingError, match="2 batches were planned for this epoch and 1 were accounted for"):
         accounting.balance(2)
     accounting.counts = (1, 4, 4, 1, 0)

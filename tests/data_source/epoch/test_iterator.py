@@ -81,7 +81,7 @@ def test_a_stream_of_unknown_length_has_none() -> None:
 
 
 def test_lost_batches_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = opening.plan_of
+    right = opening.epoch_plan
 
     def forgetful(node: Any, options: Any, blocks: Any) -> Any:
         plan: Any = right(node, options, blocks)
@@ -89,7 +89,7 @@ def test_lost_batches_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.__class__ = type("Short", (type(plan),), {"__iter__": lambda self: (self[k] for k in range(2))})
         return plan
 
-    monkeypatch.setattr(opening, "plan_of", forgetful)
+    monkeypatch.setattr(opening, "epoch_plan", forgetful)
     with pytest.raises(AccountingError, match="4 batches were planned for this epoch and 2 were accounted for"):
         list(bu.ArrayDataSource([A]).batch_iterator(4))
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.data_source.epoch.opening import plan_of
+from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
 from tests.faults.scenes.strikes import Rang, Strike, ring
 
@@ -73,12 +73,12 @@ def test_who_asks_out_of_turn_draws_the_same_order(name: str, drop_last: bool) -
 @pytest.mark.parametrize("world", [2, 3])
 def test_ranks_with_generators_that_are_seeded_alike_share_one_order(name: str, world: int) -> None:
     source = SOURCES[name]()
-    alone = plan_of(source.node, epoch_options(3, np.random.RandomState(5)))
+    alone = epoch_plan(source.node, epoch_options(3, np.random.RandomState(5)))
     whole = [repr(planned.rows) for planned in alone]
     parts = []
     for rank in range(world):
         options = epoch_options(3, np.random.RandomState(5), shard=(rank, world), uneven="drop", drop_last=False)
-        parts.append([repr(planned.rows) for planned in plan_of(source.node, options)])
+        parts.append([repr(planned.rows) for planned in epoch_plan(source.node, options)])
     shared = [batch for step in zip(*parts, strict=True) for batch in step]
     n = len(whole) // world * world
     assert shared[:n] == whole[:n]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.epoch.opening import plan_of
+from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.sampling.plans.listed import REMEMBERED_BATCHES
 
@@ -61,7 +61,7 @@ def test_whole_batches_of_ranks_have_the_keys_that_they_have_alone(world: int) -
     source = bu.ArrayDataSource([np.arange(40)])
     alone = source.plan(4, shuffle=1)
     for rank in range(world):
-        plan = plan_of(source.node, epoch_options(4, 1, shard=(rank, world)))
+        plan = epoch_plan(source.node, epoch_options(4, 1, shard=(rank, world)))
         for number in range(10 // world):
             own, other = plan[number], alone[number * world + rank]
             assert own.rows.tolist() == other.rows.tolist()

@@ -108,10 +108,10 @@ def test_results_that_were_read_as_the_dispatcher_failed_are_errors(monkeypatch:
     with bu.WorkerProcessPool(1) as pool:
         one(pool, os.getpid)
         monkeypatch.setattr(dispatcher, "transport_and_room", failing)
-        job = pool.submit((abs, (-3,), {}))  # nobody waits, so that the thread of the dispatcher reads
-        wait_until(job.done)
+        future = pool.submit((abs, (-3,), {}))  # nobody waits, so that the thread of the dispatcher reads
+        wait_until(future.done)
         with pytest.raises(WorkerDied, match=r"the pool's dispatcher failed: .*a bug"):
-            job.result()
+            future.result()
         with pytest.raises(WorkerDied, match="this pool is broken"):
             pool.submit((abs, (-3,), {}))
 
@@ -128,7 +128,7 @@ def test_a_consumer_that_reads_is_woken_if_another_thread_cancels_its_task(
     monkeypatch.setattr(Turn, "_relieved", property(lambda turn: True, lambda turn, value: None), raising=False)
     with bu.WorkerProcessPool(1) as pool:
         one(pool, os.getpid)
-        jobs = [pool.submit((held_up, (tmp_path / "go",), {})) for _ in range(6)]
+        futures = [pool.submit((held_up, (tmp_path / "go",), {})) for _ in range(6)]
         turn, closed = pool._dispatcher._turn, threading.Event()
         read, reads = turn._read, []
 
@@ -138,7 +138,7 @@ def test_a_consumer_that_reads_is_woken_if_another_thread_cancels_its_task(
 
         def consume() -> None:
             with pytest.raises(bu.PoolClosed):
-                jobs[-1].result()
+                futures[-1].result()
             closed.set()
 
         turn._read = noted_read
@@ -150,7 +150,7 @@ def test_a_consumer_that_reads_is_woken_if_another_thread_cancels_its_task(
             while before < len(reads):  # until no more messages come
                 before = len(reads)
                 time.sleep(0.2)
-            assert jobs[-1].cancel()
+            assert futures[-1].cancel()
             assert closed.wait(60)  # no message comes before there is a file
         finally:
             (tmp_path / "go").touch()

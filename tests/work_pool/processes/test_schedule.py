@@ -26,8 +26,8 @@ from tests.extent import quick
 
 
 @dataclasses.dataclass(eq=False)
-class FakeJob:
-    """A job with what the simulated world knows of it."""
+class FakeTask:
+    """A task with what the simulated world knows of it."""
 
     number: int
     how: Submission
@@ -39,8 +39,8 @@ class FakeJob:
     sent: int = 0
 
     @property
-    def stream_id(self) -> int:
-        return -1 if self.how.urgent else self.how.stream_id  # urgent ones are in the order in which they came, too
+    def flow_id(self) -> int:
+        return -1 if self.how.urgent else self.how.flow_id  # urgent ones are in the order in which they came, too
 
     def begin(self) -> bool:
         return self.wanted
@@ -50,62 +50,62 @@ class World:
     """Workers that do what the test says, and a schedule."""
 
     def __init__(self, processes: int = 2, threads: int = 1) -> None:
-        self.schedule: Schedule[ScheduledWorker[FakeJob], FakeJob] = Schedule(processes, threads)
+        self.schedule: Schedule[ScheduledWorker[FakeTask], FakeTask] = Schedule(processes, threads)
         self.threads = threads
         self.now = 0.0
-        self.jobs: list[FakeJob] = []
-        self.inboxes: dict[ScheduledWorker[FakeJob], list[FakeJob]] = {}
-        self.dying: list[ScheduledWorker[FakeJob]] = []
+        self.tasks: list[FakeTask] = []
+        self.inboxes: dict[ScheduledWorker[FakeTask], list[FakeTask]] = {}
+        self.dying: list[ScheduledWorker[FakeTask]] = []
         self.starts = self.deaths = 0
         self.barren = self.max_barren = 0  # in a row: now, at most
         self.start_workers()
 
     def start_workers(self) -> None:
         for _ in range(self.schedule.missing()):
-            worker = ScheduledWorker[FakeJob](self.now)
+            worker = ScheduledWorker[FakeTask](self.now)
             self.schedule.add(worker)
             self.inboxes[worker] = []
             self.starts += 1
 
-    def submit(self, **how: Any) -> FakeJob:
-        job = FakeJob(len(self.jobs), Submission(**how))
-        self.jobs.append(job)
-        self.do(self.schedule.submit(job, self.now))
-        return job
+    def submit(self, **how: Any) -> FakeTask:
+        task = FakeTask(len(self.tasks), Submission(**how))
+        self.tasks.append(task)
+        self.do(self.schedule.submit(task, self.now))
+        return task
 
     def do(self, actions: list[Any]) -> None:
         assert self.schedule._starting == sum(not worker.ready for worker in self.schedule.workers)
         for action in actions:
             if isinstance(action, Send):
-                self.look_at_sent(action.worker, action.job)
-                self.inboxes[action.worker].append(action.job)
+                self.look_at_sent(action.worker, action.task)
+                self.inboxes[action.worker].append(action.task)
             elif isinstance(action, Kill):
                 self.dying.append(action.worker)
             else:
                 assert isinstance(action, Fail)
-                assert action.job.outcome is None, "a job has one outcome"
-                action.job.outcome = action.why
+                assert action.task.outcome is None, "a task has one outcome"
+                action.task.outcome = action.why
 
-    def look_at_sent(self, worker: ScheduledWorker[FakeJob], job: FakeJob) -> None:
-        """Assert what the rules promise of a job that is sent to a worker just now."""
+    def look_at_sent(self, worker: ScheduledWorker[FakeTask], task: FakeTask) -> None:
+        """Assert what the rules promise of a task that is sent to a worker just now."""
         assert worker in self.schedule.workers
         assert worker.ready
         assert not worker.killed
-        assert not job.finished
+        assert not task.finished
         inbox = self.inboxes[worker]
-        assert job not in inbox
-        exclusive = job.how.exclusive or job.deaths >= rules.MAX_DEATHS - 1
+        assert task not in inbox
+        exclusive = task.how.exclusive or task.deaths >= rules.MAX_DEATHS - 1
         starting = not all(each.ready for each in self.schedule.workers)
-        ahead = rules.QUICK_JOBS_AHEAD if self.schedule._mean < rules.QUICK_JOB_SECONDS else rules.JOBS_AHEAD
+        ahead = rules.QUICK_TASKS_AHEAD if self.schedule._mean < rules.QUICK_TASK_SECONDS else rules.TASKS_AHEAD
         assert len(inbox) < (1 if exclusive else self.threads + (0 if starting else ahead))
-        assert len(inbox) < self.threads or job.how.stream_id in [each.how.stream_id for each in inbox], "behind others"
+        assert len(inbox) < self.threads or task.how.flow_id in [each.how.flow_id for each in inbox], "behind others"
         assert not any(each.how.exclusive or each.deaths >= rules.MAX_DEATHS - 1 for each in inbox), "not exclusive"
-        if not job.sent:
-            earlier = [each for each in self.jobs[: job.number] if each.stream_id == job.stream_id and not each.sent]
-            assert not any(each.wanted and not each.finished for each in earlier), f"{job} overtook others of its own"
-        job.sent += 1
+        if not task.sent:
+            earlier = [each for each in self.tasks[: task.number] if each.flow_id == task.flow_id and not each.sent]
+            assert not any(each.wanted and not each.finished for each in earlier), f"{task} overtook others of its own"
+        task.sent += 1
 
-    def ready(self, worker: ScheduledWorker[FakeJob]) -> None:
+    def ready(self, worker: ScheduledWorker[FakeTask]) -> None:
         self.do(self.schedule.ready(worker, self.now))
 
     def all_ready(self) -> None:
@@ -113,16 +113,16 @@ class World:
             if not worker.ready:
                 self.ready(worker)
 
-    def finish(self, worker: ScheduledWorker[FakeJob], which: int = 0, outcome: str = "done") -> FakeJob:
-        job = self.inboxes[worker].pop(which)
+    def finish(self, worker: ScheduledWorker[FakeTask], which: int = 0, outcome: str = "done") -> FakeTask:
+        task = self.inboxes[worker].pop(which)
         if not worker.finished:
             self.barren = 0
-        assert job.outcome is None, "a job has one outcome"
-        job.outcome = outcome
-        self.do(self.schedule.result(worker, job, self.now))
-        return job
+        assert task.outcome is None, "a task has one outcome"
+        task.outcome = outcome
+        self.do(self.schedule.result(worker, task, self.now))
+        return task
 
-    def kill(self, worker: ScheduledWorker[FakeJob]) -> None:
+    def kill(self, worker: ScheduledWorker[FakeTask]) -> None:
         if worker in self.dying:
             self.dying.remove(worker)
         inbox = self.inboxes.pop(worker)
@@ -137,8 +137,8 @@ class World:
         """End the pool: whatever it has fails, then the workers are taken away."""
         self.do(list(self.schedule.fail_all()))
         assert not self.schedule._waiting
-        assert not any(worker.jobs for worker in self.schedule.workers)
-        assert all(job.finished and job.outcome is not None for job in self.jobs if job.wanted)
+        assert not any(worker.tasks for worker in self.schedule.workers)
+        assert all(task.finished and task.outcome is not None for task in self.tasks if task.wanted)
         assert set(self.schedule.take_all()) == set(self.inboxes)
         self.inboxes.clear()
         self.dying.clear()
@@ -146,8 +146,8 @@ class World:
         assert self.schedule.next_tick() == math.inf
         assert self.schedule.tick(self.now + 1e6) == []
 
-    def holder(self, job: FakeJob) -> ScheduledWorker[FakeJob]:
-        return next(worker for worker, inbox in self.inboxes.items() if job in inbox)
+    def holder(self, task: FakeTask) -> ScheduledWorker[FakeTask]:
+        return next(worker for worker, inbox in self.inboxes.items() if task in inbox)
 
     def pass_time(self, seconds: float, bury: bool = True) -> None:
         self.now += seconds
@@ -161,30 +161,30 @@ class World:
             self.kill(worker)
 
 
-def test_a_job_that_may_run_again_is_tried_on_three_workers_the_last_with_nothing_else() -> None:
+def test_a_task_that_may_run_again_is_tried_on_three_workers_the_last_with_nothing_else() -> None:
     world = World(processes=2)
     world.all_ready()
-    job = world.submit(retryable=True)
+    task = world.submit(retryable=True)
     others = [world.submit(retryable=True) for _ in range(3)]
     for _ in range(2):
-        world.kill(world.holder(job))
-        assert job.outcome is None
+        world.kill(world.holder(task))
+        assert task.outcome is None
         world.all_ready()
         for worker in list(world.inboxes):
-            while world.inboxes[worker] and world.inboxes[worker][0] is not job:
+            while world.inboxes[worker] and world.inboxes[worker][0] is not task:
                 world.finish(worker)
-    assert world.inboxes[world.holder(job)] == [job]
+    assert world.inboxes[world.holder(task)] == [task]
     more = [world.submit(retryable=True) for _ in range(4)]
-    assert world.inboxes[world.holder(job)] == [job], "it stays alone"
-    world.kill(world.holder(job))
-    assert job.outcome == DIED
+    assert world.inboxes[world.holder(task)] == [task], "it stays alone"
+    world.kill(world.holder(task))
+    assert task.outcome == DIED
     world.all_ready()
     while any(world.inboxes.values()):
         world.finish(next(worker for worker, inbox in world.inboxes.items() if inbox))
     assert {j.outcome for j in others + more} == {"done"}
 
 
-def test_a_job_that_must_not_run_twice_fails_with_its_worker_and_the_one_behind_it_does_not() -> None:
+def test_a_task_that_must_not_run_twice_fails_with_its_worker_and_the_one_behind_it_does_not() -> None:
     world = World(processes=1)
     world.all_ready()
     running, behind = world.submit(), world.submit()
@@ -196,7 +196,7 @@ def test_a_job_that_must_not_run_twice_fails_with_its_worker_and_the_one_behind_
     assert behind.outcome == "done"
 
 
-def test_a_job_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
+def test_a_task_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
     world = World(processes=1, threads=2)
     world.all_ready()
     slow, beside, behind = world.submit(timeout=5.0), world.submit(retryable=True), world.submit(retryable=True)
@@ -206,12 +206,12 @@ def test_a_job_whose_time_is_up_fails_and_takes_nobody_with_it() -> None:
     world.pass_time(0.2)
     assert slow.outcome == LATE
     world.all_ready()
-    for job in (beside, behind):
-        world.finish(world.holder(job))
-        assert (job.outcome, job.deaths) == ("done", 0)
+    for task in (beside, behind):
+        world.finish(world.holder(task))
+        assert (task.outcome, task.deaths) == ("done", 0)
 
 
-def test_the_clock_of_a_job_begins_when_it_does() -> None:
+def test_the_clock_of_a_task_begins_when_it_does() -> None:
     world = World(processes=1)
     world.all_ready()
     world.submit(retryable=True)
@@ -230,21 +230,21 @@ def test_the_clock_stands_while_a_constant_is_loaded() -> None:
     world.all_ready()
     (worker,) = world.inboxes
     worker.loading = 1
-    job = world.submit(timeout=1.0)
+    task = world.submit(timeout=1.0)
     world.pass_time(50.0)
-    assert job.outcome is None
+    assert task.outcome is None
     world.schedule.loaded(worker, world.now)
     assert world.schedule.next_tick() == world.now + 1.0
 
 
-def test_a_constant_that_is_sent_with_its_job_is_loaded_before_the_clock_runs() -> None:
+def test_a_constant_that_is_sent_with_its_task_is_loaded_before_the_clock_runs() -> None:
     world = World(processes=1)
     world.all_ready()
     (worker,) = world.inboxes
-    job = world.submit(timeout=1.0)
-    worker.loads(job)  # as the one who sends it finds
+    task = world.submit(timeout=1.0)
+    worker.loads(task)  # as the one who sends it finds
     world.pass_time(rules.START_TIMEOUT - 1)
-    assert job.outcome is None
+    assert task.outcome is None
     world.schedule.loaded(worker, world.now)
     assert world.schedule.next_tick() == world.now + 1.0
     world.finish(worker)
@@ -260,11 +260,11 @@ def test_a_worker_that_never_loads_a_constant_is_killed_and_no_sample_is_blamed(
     world = World(processes=1)
     world.all_ready()
     (worker,) = world.inboxes
-    job = world.submit(timeout=1.0)
-    worker.loads(job)
+    task = world.submit(timeout=1.0)
+    worker.loads(task)
     world.pass_time(rules.START_TIMEOUT)
     assert worker not in world.schedule.workers
-    assert job.outcome == rules.NOT_LOADED
+    assert task.outcome == rules.NOT_LOADED
 
 
 def test_a_worker_that_never_is_ready_is_killed() -> None:
@@ -276,20 +276,20 @@ def test_a_worker_that_never_is_ready_is_killed() -> None:
     assert world.starts == 2
 
 
-def test_workers_hold_more_jobs_while_these_are_quick() -> None:
+def test_workers_hold_more_tasks_while_these_are_quick() -> None:
     world = World(processes=1)
     world.all_ready()
     (inbox,) = world.inboxes.values()
     (worker,) = world.inboxes
 
-    def run(jobs: int, seconds: float) -> None:
-        for _ in range(jobs):
+    def run(tasks: int, seconds: float) -> None:
+        for _ in range(tasks):
             world.submit()
             world.now += seconds
             world.finish(worker)
 
     def held() -> int:
-        while len(inbox) == len(worker.jobs) and not world.schedule._waiting:
+        while len(inbox) == len(worker.tasks) and not world.schedule._waiting:
             world.submit()
         n = len(inbox)
         while inbox:
@@ -297,18 +297,18 @@ def test_workers_hold_more_jobs_while_these_are_quick() -> None:
         return n
 
     run(3, 0.01)
-    assert held() == 1 + rules.JOBS_AHEAD
-    run(200, rules.QUICK_JOB_SECONDS / 2)
-    assert held() == 1 + rules.QUICK_JOBS_AHEAD
+    assert held() == 1 + rules.TASKS_AHEAD
+    run(200, rules.QUICK_TASK_SECONDS / 2)
+    assert held() == 1 + rules.QUICK_TASKS_AHEAD
     run(3, 0.01)
-    assert held() == 1 + rules.JOBS_AHEAD
+    assert held() == 1 + rules.TASKS_AHEAD
 
 
 def test_streams_take_turns() -> None:
     queue: FairQueue[str] = FairQueue()
     for i in range(3):
-        queue.put(f"long {i}", stream_id=1)
-    queue.put("short", stream_id=2)
+        queue.put(f"long {i}", flow_id=1)
+    queue.put("short", flow_id=2)
     queue.put_urgent("urgent")
     queue.put_back("again")
     assert len(list(queue)) == 6
@@ -328,34 +328,34 @@ class SimulatedWorld(RuleBasedStateMachine):
         if quick:
             self.world.schedule._mean = 0.0
         self.processes = processes
-        self.stream_ids = [1]
+        self.flow_ids = [1]
 
-    def some_worker(self, data: st.DataObject, with_jobs: bool = False) -> ScheduledWorker[FakeJob]:
-        able = [w for w in self.world.schedule.workers if not with_jobs or self.world.inboxes[w]]
+    def some_worker(self, data: st.DataObject, with_tasks: bool = False) -> ScheduledWorker[FakeTask]:
+        able = [w for w in self.world.schedule.workers if not with_tasks or self.world.inboxes[w]]
         return data.draw(st.sampled_from(able))
 
     @rule(retryable=st.booleans(), urgent=st.booleans(), timeout=st.sampled_from([None, None, 0.5, 3.0]),
-          stream_id=st.integers(0, 2), exclusive=st.booleans())  # fmt: skip
-    def submit(self, retryable: bool, urgent: bool, timeout: float | None, stream_id: int, exclusive: bool) -> None:
+          flow_id=st.integers(0, 2), exclusive=st.booleans())  # fmt: skip
+    def submit(self, retryable: bool, urgent: bool, timeout: float | None, flow_id: int, exclusive: bool) -> None:
         if self.world.schedule.broken:
             return
-        stream_id = self.stream_ids[-1 - stream_id % len(self.stream_ids)]
+        flow_id = self.flow_ids[-1 - flow_id % len(self.flow_ids)]
         exclusive = exclusive and urgent
         self.world.submit(
-            retryable=retryable, urgent=urgent, timeout=timeout, stream_id=stream_id, exclusive=exclusive
+            retryable=retryable, urgent=urgent, timeout=timeout, flow_id=flow_id, exclusive=exclusive
         )
 
-    @rule(jobs=st.integers(0, 6))
-    def new_stream(self, jobs: int) -> None:
-        self.stream_ids.append(self.stream_ids[-1] + 1)
-        for _ in range(0 if self.world.schedule.broken else jobs):
-            self.world.submit(retryable=True, stream_id=self.stream_ids[-1])
+    @rule(tasks=st.integers(0, 6))
+    def new_flow(self, tasks: int) -> None:
+        self.flow_ids.append(self.flow_ids[-1] + 1)
+        for _ in range(0 if self.world.schedule.broken else tasks):
+            self.world.submit(retryable=True, flow_id=self.flow_ids[-1])
 
     @rule(data=st.data())
     def break_stream(self, data: st.DataObject) -> None:
-        stream_id = data.draw(st.sampled_from(self.stream_ids))
-        for job in self.world.jobs:
-            job.wanted = job.wanted and (job.how.stream_id != stream_id or job.outcome is not None)
+        flow_id = data.draw(st.sampled_from(self.flow_ids))
+        for task in self.world.tasks:
+            task.wanted = task.wanted and (task.how.flow_id != flow_id or task.outcome is not None)
 
     @rule(processes=st.integers(1, 3), threads=st.integers(1, 2), rarely=st.integers(0, 9))
     def close(self, processes: int, threads: int, rarely: int) -> None:
@@ -372,13 +372,13 @@ class SimulatedWorld(RuleBasedStateMachine):
     @precondition(lambda self: any(self.world.inboxes[w] for w in self.world.schedule.workers))
     @rule(data=st.data(), outcome=st.sampled_from(["done", "done", "error"]), probe=st.booleans())
     def finish(self, data: st.DataObject, outcome: str, probe: bool) -> None:
-        worker = self.some_worker(data, with_jobs=True)
+        worker = self.some_worker(data, with_tasks=True)
         # With several threads any of those that run may be done first.
         last = min(self.world.threads, len(self.world.inboxes[worker])) - 1
-        job = self.world.finish(worker, data.draw(st.integers(0, last)), outcome)
-        if job.outcome == "error" and probe:  # the samples of a batch that raised are read one by one
+        task = self.world.finish(worker, data.draw(st.integers(0, last)), outcome)
+        if task.outcome == "error" and probe:  # the samples of a batch that raised are read one by one
             for _ in range(3):
-                self.world.submit(retryable=True, urgent=True, stream_id=job.how.stream_id)
+                self.world.submit(retryable=True, urgent=True, flow_id=task.how.flow_id)
 
     @precondition(lambda self: self.world.schedule.workers)
     @rule(data=st.data())
@@ -391,40 +391,40 @@ class SimulatedWorld(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        waiting = [job for job in self.world.jobs if job.outcome is None]
+        waiting = [task for task in self.world.tasks if task.outcome is None]
         if waiting:
             data.draw(st.sampled_from(waiting)).wanted = False
 
     @invariant()
     def nothing_is_lost_or_made_twice(self) -> None:
         world = self.world
-        held = [job for inbox in world.inboxes.values() for job in inbox]
+        held = [task for inbox in world.inboxes.values() for task in inbox]
         waiting = list(world.schedule._waiting)
-        for job in world.jobs:
-            if job.outcome is None and job.wanted:
-                assert held.count(job) + waiting.count(job) == 1, f"{job} is lost, or made twice"
-            if job.outcome is not None:
-                assert job.finished
+        for task in world.tasks:
+            if task.outcome is None and task.wanted:
+                assert held.count(task) + waiting.count(task) == 1, f"{task} is lost, or made twice"
+            if task.outcome is not None:
+                assert task.finished
 
     @invariant()
     def no_worker_has_more_than_its_share(self) -> None:
         assert set(self.world.inboxes) == set(self.world.schedule.workers)
         for worker, inbox in self.world.inboxes.items():
-            assert len(inbox) <= self.world.threads + rules.QUICK_JOBS_AHEAD
-            assert worker.jobs == inbox
+            assert len(inbox) <= self.world.threads + rules.QUICK_TASKS_AHEAD
+            assert worker.tasks == inbox
             assert not (worker.reserved and len(inbox) > 1)
 
     @invariant()
     def nobody_is_idle_while_there_is_work(self) -> None:
         schedule = self.world.schedule
         if schedule._waiting and schedule.workers:
-            able = [w for w in schedule.workers if w.ready and not w.killed and not w.jobs]
+            able = [w for w in schedule.workers if w.ready and not w.killed and not w.tasks]
             assert not able
 
     @invariant()
     def every_wait_has_a_deadline_or_a_worker(self) -> None:
         schedule = self.world.schedule
-        if any(job.outcome is None and job.wanted for job in self.world.jobs):
+        if any(task.outcome is None and task.wanted for task in self.world.tasks):
             assert schedule.workers
         if any(not w.ready and not w.killed for w in schedule.workers):
             assert schedule.next_tick() < math.inf
@@ -440,20 +440,20 @@ class SimulatedWorld(RuleBasedStateMachine):
         assert schedule.given_up or restarts == world.deaths
 
     def teardown(self) -> None:
-        """Whatever happened, the pool ends with an outcome for each job that is wanted."""
+        """Whatever happened, the pool ends with an outcome for each task that is wanted."""
         if not hasattr(self, "world"):
             return
         world = self.world
         world.bury()
-        for _ in range(20 * (len(world.jobs) + 5)):
+        for _ in range(20 * (len(world.tasks) + 5)):
             world.pass_time(0.2)
             world.all_ready()
             busy = [worker for worker in world.schedule.workers if world.inboxes[worker]]
             if not busy:
                 break
             world.finish(busy[0])
-        for job in world.jobs:
-            assert job.outcome is not None or not job.wanted
+        for task in world.tasks:
+            assert task.outcome is not None or not task.wanted
         world.close()
 
 

@@ -25,10 +25,10 @@ from hypothesis.stateful import (
 
 import batchup_ng as bu
 from batchup_ng.work_pool import task
-from batchup_ng.work_pool.processes import job as jobs
+from batchup_ng.work_pool.processes import future as futures
 from batchup_ng.work_pool.processes import turn as turns
 from batchup_ng.work_pool.processes.dispatcher import Dispatcher
-from batchup_ng.work_pool.processes.job import REST_SECONDS, ProcessJob
+from batchup_ng.work_pool.processes.future import REST_SECONDS, ProcessFuture
 from batchup_ng.work_pool.processes.turn import Turn
 from tests.extent import quick
 from tests.work_pool.processes.serialization_helpers import one, wait_until
@@ -78,15 +78,15 @@ class Pool:
     """A turn with what is around it: messages that arrive, a dispatcher's thread, consumers."""
 
     def __init__(self) -> None:
-        self.world = World(turns, jobs, task)
+        self.world = World(turns, futures, task)
         self.held: dict[SimulatedThread | None, Held | None] = {}
         self.world.replace(turns, "InterruptsHeld", lambda noted: Held(self, noted))
         self.turn = Turn(self.read, self.wake)
         self.reader: SimulatedThread | None = None
         self.readers: list[SimulatedThread] = []  # of the results, in their order
-        self.arrived: list[ProcessJob] = []  # their results have arrived, and nobody has read them
-        self.under_way: list[ProcessJob] = []
-        self.waiting: dict[SimulatedThread, ProcessJob] = {}
+        self.arrived: list[ProcessFuture] = []  # their results have arrived, and nobody has read them
+        self.under_way: list[ProcessFuture] = []
+        self.waiting: dict[SimulatedThread, ProcessFuture] = {}
         self.numbers = itertools.count()
         self.woken = self.has_fault = False
         self.open()
@@ -135,18 +135,18 @@ class Pool:
 
     # -- what happens ------------------------------------------------------------------------------------------
 
-    def submit(self) -> ProcessJob:
-        made = ProcessJob(next(self.numbers), task.ONCE, self.turn.serve, self.turn._wake)
+    def submit(self) -> ProcessFuture:
+        made = ProcessFuture(next(self.numbers), task.ONCE, self.turn.serve, self.turn._wake)
         self.under_way.append(made)
         return made
 
-    def consume(self, made: ProcessJob, seconds: float = task.FOREVER) -> SimulatedThread:
+    def consume(self, made: ProcessFuture, seconds: float = task.FOREVER) -> SimulatedThread:
         """Return a thread that waits for a result."""
         thread = self.world.start(lambda: made.wait(seconds))
         self.waiting[thread] = made
         return thread
 
-    def arrive(self, made: ProcessJob) -> None:
+    def arrive(self, made: ProcessFuture) -> None:
         self.under_way.remove(made)
         self.arrived.append(made)
 
@@ -443,13 +443,13 @@ def test_a_pool_that_is_closed_by_the_collector_in_mid_read_ends(monkeypatch: py
 
 def test_a_fork_does_not_read_what_workers_send_to_its_parent() -> None:
     with bu.WorkerProcessPool(1) as pool:
-        job = pool.submit((time.sleep, (0.3,), {}))
+        future = pool.submit((time.sleep, (0.3,), {}))
         child = os.fork()
         if child == 0:
             try:
-                job.wait(10.0)
+                future.wait(10.0)
             except bu.PoolClosed:
                 os._exit(7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert job.result() is None
+        assert future.result() is None

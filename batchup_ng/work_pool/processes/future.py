@@ -15,7 +15,7 @@ from ...errors import SerializationError
 from ...faults.isolation import PartialBatch
 from ...memory.leases import ALIGNMENT, SMALLEST_LEASE
 from ...randomness import BatchKey
-from ..task import TASK_RAISED_STOP, Submission, Task, TaskFuture
+from ..task import TASK_RAISED_STOP, Call, Submission, TaskFuture
 from .protocol import Frame, Kind, Placed
 from .serialization import can_travel, culprit, dump, load_result, remedy
 from .shared_constants import ConstantRef, SharedConstant
@@ -29,11 +29,11 @@ the task needs. Each worker gets a constant once."""
 
 Serve = Callable[[TaskFuture, float], None]
 
-NO_TASK: Encoded = Kind.TASK, b"", [], []
+NO_CALL: Encoded = Kind.TASK, b"", [], []
 """Placeholder for a task that is no longer needed."""
 
 
-class ProcessJob(TaskFuture):
+class ProcessFuture(TaskFuture):
     """A task in another process. The thread that waits for its result reads and unpickles it.
 
     `deaths` is the number of workers that died while they ran it. `finished` says whether it has a result or has
@@ -41,13 +41,13 @@ class ProcessJob(TaskFuture):
     done or the time is up, unless another thread is reading. `wake` ends the wait of the thread that reads.
     """
 
-    __slots__ = ("_claimed", "_serve", "_wake", "deaths", "finished", "how", "number", "task", "unwanted")
+    __slots__ = ("_claimed", "_serve", "_wake", "deaths", "encoded", "finished", "how", "number", "unwanted")
 
     def __init__(self, number: int, how: Submission, serve: Serve, wake: Callable[[], None]) -> None:
         super().__init__()
         self.number = number
         self.how = how
-        self.task = NO_TASK
+        self.encoded = NO_CALL
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
         self._serve = serve
@@ -68,7 +68,7 @@ class ProcessJob(TaskFuture):
     def fail(self, error: BaseException) -> None:
         """Hand over an exception instead of a result, unless the task was cancelled."""
         self.finished = True
-        self.task = NO_TASK
+        self.encoded = NO_CALL
         if self._claimed or super().begin():
             self.set_exception(error)
 
@@ -144,45 +144,45 @@ def transport_and_room(frame: Frame, slot: int) -> tuple[str, int]:
     return transport, beside + max(placed, slot) if beside else placed
 
 
-def encoded(task: Task) -> Encoded:
+def encoded(call: Call) -> Encoded:
     """Return a task in the form that is sent.
 
     Tasks of batches are frequent and mostly consist of numbers and bytes. pickle packs and unpacks these ten times
     faster than cloudpickle.
     """
-    fn, args, kwargs = task
+    fn, args, kwargs = call
     if type(fn) is MakeBatch and isinstance(args[0], SharedConstant):
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
             rows = rows.tobytes()
         return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], [source]
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
-    return Kind.TASK, *dump(referred(task) if constants else task), constants
+    return Kind.TASK, *dump(referred(call) if constants else call), constants
 
 
-def referred(task: Task) -> Task:
+def referred(call: Call) -> Call:
     """Return a task whose constant arguments are replaced by references."""
-    fn, args, kwargs = task
+    fn, args, kwargs = call
     args = tuple([ConstantRef(a.number) if isinstance(a, SharedConstant) else a for a in args])
     return fn, args, {k: ConstantRef(v.number) if isinstance(v, SharedConstant) else v for k, v in kwargs.items()}
 
 
-def batch_task(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
+def decoded_batch(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
     """Return the contents of a BATCH frame: number of the source, rows, key, and the function that makes the batch."""
     number, rows, key, make = pickle.loads(pickled)
     return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
-def job_of(number: int, task: Task, how: Submission, serve: Serve, wake: Callable[[], None]) -> ProcessJob:
-    """Pickle a task on the caller's thread and return its job. If it cannot be pickled, the job has already failed."""
-    job = ProcessJob(number, how, serve, wake)
+def future_of(number: int, call: Call, how: Submission, serve: Serve, wake: Callable[[], None]) -> ProcessFuture:
+    """Pickle a task on the caller's thread and return its future, which has failed already if it cannot be pickled."""
+    future = ProcessFuture(number, how, serve, wake)
     try:
-        job.task = encoded(task)
+        future.encoded = encoded(call)
     except Exception as error:
         raise_if_of_signal_handler(error)
-        named = culprit(f"task {function_name(task[0])}", referred(task), can_travel)
+        named = culprit(f"task {function_name(call[0])}", referred(call), can_travel)
         hint = remedy(error)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}{hint and '; '}{hint}")
         failure.__cause__ = error
-        job.fail(failure)
-    return job
+        future.fail(failure)
+    return future

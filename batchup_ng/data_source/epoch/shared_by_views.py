@@ -1,8 +1,8 @@
 """The progress of a loader, shared with its views.
 
-A :class:`Progress` owns the pool, the series of epochs and the epoch under way. It moves from one epoch to the next by
-single assignments. An exception from a signal handler between two of them leaves an epoch whole: the epoch under way,
-or an epoch that has not begun.
+A :class:`SharedByViews` owns the pool, the series of epochs and the epoch under way. It moves from one epoch to the
+next by single assignments. An exception from a signal handler between two of them leaves an epoch whole: the epoch
+under way, or an epoch that has not begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .iterator import BatchIterator
 
 
 @dataclasses.dataclass
-class Progress:
+class SharedByViews:
     """The state that a loader shares with its views."""
 
     source: Any
@@ -29,12 +29,12 @@ class Progress:
     kind: str  # of the pool, if the loader makes it; "" for the user's pool
     workers: int | None
     next: int  # number of the epoch under way, or of the next if none is
-    behind: Any = None  # the node whose batches the pool makes
+    pool_node: Any = None  # the node whose batches the pool makes
     why: str = ""  # reason for the choice of the pool
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
-    chosen: Any = None  # the blocks of the loaded state
-    told: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
+    order_blocks: Any = None  # the blocks of the loaded state
+    closed_report: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # for `inner`: the result of iter() of the loader or of a view
@@ -48,10 +48,10 @@ class Progress:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 
-    def move_to(self, number: int, pending: Any, chosen: Any) -> tuple[Any, Any]:
-        """Set the next iteration to epoch `number` with the blocks `chosen`. Return the iterator and series to end."""
+    def move_to(self, number: int, pending: Any, order_blocks: Any) -> tuple[Any, Any]:
+        """Let epoch `number` come next, with `order_blocks`. Return the iterator and series to end."""
         left = self.iterator, self.series
-        self.next, self.pending, self.chosen = number, pending, chosen
+        self.next, self.pending, self.order_blocks = number, pending, order_blocks
         self.iterator = self.inner = self.series = self.plan = None
         return left
 
