@@ -26,11 +26,11 @@ from ..loader import POOLS
 from ..randomness import BatchKey
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer, Task
+from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream
-from ..work_pool.task import Submission, new_flow_id
+from ..work_pool.task import Submission, Task, new_flow_id
 from .ahead import AheadIterator
 
 try:

@@ -34,58 +34,60 @@ from ..graph.node import Node
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .consumer_maps import ConsumerMaps
-from .prefetch_buffer import BufferedRunner, ByteBound, Entry, PrefetchBuffer, Task
+from .prefetch_buffer import BufferedRunner, ByteBound, Entry, PrefetchBuffer
 from .rereading import Read, Rereader, TimeLimits
-from .task import Pool, Submission, TaskFuture, new_flow_id
+from .task import Pool, Submission, Task, TaskFuture, new_flow_id
 
 
 class ParallelSetup(NamedTuple):
-    """The pool, the source and the options of its batches."""
+    """What all epochs of a source over a pool have in common: the pool, the source and the options of its batches."""
 
     pool: Pool
     source: Node
-    shared: Any  # the stand-in for the source in the arguments of a task
+    stand_in: Any  # the stand-in for the source in the arguments of a task
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
     bound: ByteBound
-    made: list[tuple[PlannedBatch, Any]]  # before there were workers; the epoch that begins with them takes them out
+    # Batches made before there were workers. The epoch that begins with them takes them out.
+    ready_made: list[tuple[PlannedBatch, Any]]
 
 
 @dataclasses.dataclass
 class EpochTasks:
     """The tasks of one epoch: the task of each planned batch, or of some of its rows, with its options."""
 
+    setup: ParallelSetup
     make: Any  # a MakeBatch
-    shared: Any  # the stand-in for the source in the arguments of a task
-    buffers: Any  # the memory that workers take
     how: Submission
     limits: TimeLimits
     path: tuple[int, ...]  # the place of the source in the graph
-    made: list[tuple[PlannedBatch, Any]]  # the first batches, if they were made before there were workers
+    ready_made: list[tuple[PlannedBatch, Any]]  # the first batches, if they were made before there were workers
 
     def in_turn(self, plan: Iterable[PlannedBatch]) -> Iterator[Task]:
         """Yield the task of each planned batch, with the time that a batch has by then."""
-        make, shared, buffers, path, limits = self.make, self.shared, self.buffers, self.path, self.limits
+        make, source, buffers = self.make, self.setup.stand_in, self.setup.pool.buffers
+        path, limits = self.path, self.limits
         for planned in plan:
             if path:
                 planned = planned._replace(key=planned.key._replace(path=path))
             if self.how.timeout != limits.batch:
                 self.how = dataclasses.replace(self.how, timeout=limits.batch)
-            made = self._ready_made(planned) if self.made else None
-            yield Task((make, (shared, planned.rows, planned.key, buffers), {}), self.how, planned, made)
+            ready_made = self._next_ready_made(planned) if self.ready_made else None
+            yield Task((make, (source, planned.rows, planned.key, buffers), {}), self.how, planned, ready_made)
 
     def out_of_turn(self, planned: PlannedBatch, read: Read) -> Task:
         """Return the task of a read of `planned` or of some of its rows, ahead of queued tasks."""
         how = dataclasses.replace(self.how, urgent=True, exclusive=read.exclusive, timeout=read.timeout)
         key = planned.key if read.places is None else planned.key.part(read.places)
         about = planned._replace(rows=read.rows, key=key)
-        return Task((self.make, (self.shared, read.rows, key, self.buffers), {}), how, about)
+        arguments = self.setup.stand_in, read.rows, key, self.setup.pool.buffers
+        return Task((self.make, arguments, {}), how, about)
 
-    def _ready_made(self, planned: PlannedBatch) -> TaskFuture | None:
+    def _next_ready_made(self, planned: PlannedBatch) -> TaskFuture | None:
         """Return the next batch that was made before there were workers. If another is planned, drop them all."""
-        before, batch = self.made.pop(0)
-        if not _same_batch(before, planned):
-            self.made.clear()
+        made_for, batch = self.ready_made.pop(0)
+        if not _same_batch(made_for, planned):
+            self.ready_made.clear()
             return None
         return TaskFuture.of(batch, "memory")
 
@@ -105,16 +107,16 @@ class EpochRunner(BufferedRunner):
         path: tuple[int, ...],
         earlier: weakref.ref[Any] | None,
     ) -> None:
-        pool, source, shared, on_error, timeout, bound, made = setup
-        policy = epoch.options.policy or on_error
+        pool, source, timeout = setup.pool, setup.source, setup.timeout
+        policy = epoch.options.policy or setup.policy
         options, plan = epoch.options, epoch.plan
         assert plan is not None
         self._accounting = epoch.accounting
-        self._accounting.arrays = getattr(shared, "arrays", "")
+        self._accounting.arrays = getattr(setup.stand_in, "arrays", "")
         self._failures = Failures(source, epoch, policy)
         self._maps = maps
         self._path = path
-        self._bound = bound
+        self._bound = setup.bound
         self._earlier = earlier
         self._pool = pool
         self._transport = ""  # of the latest batch
@@ -127,15 +129,15 @@ class EpochRunner(BufferedRunner):
         self.flow_id = new_flow_id() if of is None else of.flow_id
         context = contextvars.copy_context()  # from the call that opens the epoch, for all its batches
         how = Submission(retryable=True, timeout=timeout, flow_id=self.flow_id, context=context)
-        made_before: list[tuple[PlannedBatch, Any]] = []
+        ready_made: list[tuple[PlannedBatch, Any]] = []
         with contextlib.suppress(IndexError):  # another epoch that begins now may take some; each batch goes to one
-            while made:
-                made_before.append(made.pop(0))
+            while setup.ready_made:
+                ready_made.append(setup.ready_made.pop(0))
         source_path = path + (0,) * len(maps.nodes)
         self._limits = TimeLimits(timeout, timeout)
-        self._tasks = EpochTasks(make, shared, pool.buffers, how, self._limits, source_path, made_before)
+        self._tasks = EpochTasks(setup, make, how, self._limits, source_path, ready_made)
         tasks = self._tasks.in_turn(plan if epoch.requested is None else epoch.requested)
-        self._buffer = PrefetchBuffer(pool, tasks, bound, _in_words)
+        self._buffer = PrefetchBuffer(pool, tasks, setup.bound, _in_words)
         try:
             self._buffer.begin(0 if of is None else of.ahead())
         except BaseException:
@@ -157,7 +159,7 @@ class EpochRunner(BufferedRunner):
         self._buffer.fill(self._ahead_in_earlier())
 
     def close(self) -> None:
-        self._tasks.made.clear()  # otherwise a loop that ended early would hold them
+        self._tasks.ready_made.clear()  # otherwise a loop that ended early would hold them
         self._buffer.close()
 
     # -- the consumer ------------------------------------------------------------------------------------------
@@ -234,11 +236,9 @@ class EpochRunner(BufferedRunner):
         """Read rows out of turn. Return the batch or a :class:`PartialBatch`."""
         read = Read(planned.rows, None, False, self._limits.batch)
         (outcome,) = self._run(planned, [read])
-        return (
-            self._isolated(self._tasks.out_of_turn(planned, read), outcome)
-            if isinstance(outcome, BaseException)
-            else outcome
-        )
+        if not isinstance(outcome, BaseException):
+            return outcome
+        return self._isolated(self._tasks.out_of_turn(planned, read), outcome)
 
     def _isolated(self, task: Task, error: BaseException) -> Any:
         """Return the result of a batch whose worker died or ran out of time."""

@@ -26,8 +26,8 @@ from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .consumer_maps import ConsumerMaps
 from .parallel import PoolNode, WithConsumerMaps, checked_buffer
-from .prefetch_buffer import BufferedRunner, ByteBound, PrefetchBuffer, Task
-from .task import Pool, Submission, new_flow_id
+from .prefetch_buffer import BufferedRunner, ByteBound, PrefetchBuffer
+from .task import Pool, Submission, Task, new_flow_id
 
 
 class PrefetchNode(PoolNode):

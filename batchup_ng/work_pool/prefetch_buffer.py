@@ -44,7 +44,7 @@ from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
-from .task import FOREVER, Call, Pool, Submission, TaskFuture, current
+from .task import FOREVER, Pool, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that a consumer waits for one result before it warns. A time limit of the task is added."""
@@ -57,15 +57,6 @@ SMALL_ROOM_FOR_A_BATCH = 64 << 20
 
 MAX_BYTES_AHEAD = 10**9
 """Upper limit of this memory, in bytes."""
-
-
-class Task(NamedTuple):
-    """Work for one item of a stream."""
-
-    call: Call
-    how: Submission
-    about: Any  # its purpose, such as the planned batch
-    ready_made: TaskFuture | None = None  # its result, if it was made before it is submitted
 
 
 class Entry(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from .. import validation
 from ..error_context import function_name, of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
-from .prefetch_buffer import Entry, PrefetchBuffer, Task
-from .task import Call, Pool, Submission, new_flow_id
+from .prefetch_buffer import Entry, PrefetchBuffer
+from .task import Call, Pool, Submission, Task, new_flow_id
 
 StreamType = TypeVar("StreamType", bound="Stream")
 

@@ -1,5 +1,8 @@
 """Tasks, the options for running them, the futures of their results, and the pool as its callers see it.
 
+A :class:`Task` is one batch to be made. A pool gets its call and its options, and returns its future, which is what the
+consumer waits for.
+
 A :class:`TaskFuture` has two locks. The worker that begins the task, or the consumer that cancels it, takes ``_claim``
 once and for all; the first of them gets it. ``_done`` is held from the start and released when there is a result. A
 thread that waits for the result takes it and releases it again. An interrupt may come between these two steps, so the
@@ -18,7 +21,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
@@ -156,6 +159,15 @@ class TaskFuture:
             return False
         self.set_exception(PoolClosed("the stream was closed while a result was waited for"))
         return True
+
+
+class Task(NamedTuple):
+    """One batch to be made, or one result of the user's: the call that makes it, and why."""
+
+    call: Call
+    how: Submission
+    about: Any  # its purpose, such as the planned batch
+    ready_made: TaskFuture | None = None  # its result, if it was made before it is submitted
 
 
 class Pool:

@@ -17,9 +17,9 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.memory.budget import BUDGET
-from batchup_ng.work_pool.prefetch_buffer import ByteBound, PrefetchBuffer, Task
+from batchup_ng.work_pool.prefetch_buffer import ByteBound, PrefetchBuffer
 from batchup_ng.work_pool.stream import CountBound
-from batchup_ng.work_pool.task import ONCE, Submission, TaskFuture
+from batchup_ng.work_pool.task import ONCE, Submission, Task, TaskFuture
 from tests.extent import quick
 from tests.threads import in_threads
 

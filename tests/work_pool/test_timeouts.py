@@ -18,7 +18,7 @@ from batchup_ng.errors import PoolClosed
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, rereading
 from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.stream import CountBound
-from batchup_ng.work_pool.task import Submission
+from batchup_ng.work_pool.task import Submission, Task
 
 
 class Gate:
@@ -238,7 +238,7 @@ def test_a_time_limit_puts_the_warning_off(threads: bu.WorkerThreadPool) -> None
     done = Done()
     waiting = prefetch_buffer.PrefetchBuffer(threads, iter(()), CountBound(1), str)
     for timeout in (None, 7.0):
-        task = prefetch_buffer.Task((len, (), {}), Submission(timeout=timeout), None)
+        task = Task((len, (), {}), Submission(timeout=timeout), None)
         waiting.wait(prefetch_buffer.Entry(task, done))  # type: ignore[arg-type]
     assert done.waited == (prefetch_buffer.STALL_SECONDS, prefetch_buffer.STALL_SECONDS + 7.0)
 
@@ -275,7 +275,7 @@ def test_what_is_submitted_while_a_buffer_is_closed_is_cancelled(threads: bu.Wor
                 buffer.close()  # as another thread may, behind whose back the future is kept
             return future
 
-    tasks = (prefetch_buffer.Task((abs, (k,), {}), Submission(), None) for k in range(9))
+    tasks = (Task((abs, (k,), {}), Submission(), None) for k in range(9))
     buffer = prefetch_buffer.PrefetchBuffer(Closes(), tasks, CountBound(6), str)
     buffer.fill()
     assert (buffer.ahead(), buffer.closed) == (0, True)
