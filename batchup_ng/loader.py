@@ -23,9 +23,9 @@ from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
-from .data_source.epoch.opening import Epoch, epoch_plan, prepare
+from .data_source.epoch.opening import epoch_plan, prepare, start
+from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.shared_by_views import SharedByViews, end
-from .data_source.epoch.starting import start
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,

@@ -72,7 +72,7 @@ if sys.version_info < (3, 11):  # in which a profiler refers to what a function 
 
 
 def test_the_modules_of_a_batch_of_the_direct_loop(seen: set[str]) -> None:
-    own = {"data_source.epoch.direct", "data_source.epoch.opening"}
+    own = {"data_source.epoch.direct", "data_source.epoch.runner"}
     assert visited(SOURCE.batch_iterator(64, shuffle=7, epoch=0), seen) <= CONSUMER | READING | own
 
 

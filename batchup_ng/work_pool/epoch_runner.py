@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data_source.epoch.failures import Failures, rows_in_words
-from ..data_source.epoch.opening import Epoch
+from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import SampleTimeout

@@ -17,7 +17,9 @@ import numpy as np
 from .. import validation
 from ..data_source.blocks import BlocksOfNodes
 from ..data_source.epoch.iterator import BatchIterator
-from ..data_source.epoch.opening import Epoch, Runner, RunsEpochs, epoch_plan
+from ..data_source.epoch.opening import RunsEpochs, epoch_plan
+from ..data_source.epoch.prepared import Epoch
+from ..data_source.epoch.runner import Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.looking import key_in_order, read_in_order
 from ..data_source.source import AbstractDataSource, PlannedDataSource

@@ -17,7 +17,8 @@ from ..batch_layout import finished
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
 from ..data_source.epoch.direct import whole_stream
-from ..data_source.epoch.opening import Epoch, Runner
+from ..data_source.epoch.prepared import Epoch
+from ..data_source.epoch.runner import Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..errors import ArgumentTypeError

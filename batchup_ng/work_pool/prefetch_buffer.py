@@ -39,7 +39,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import batch as nests
-from ..data_source.epoch.opening import CLOSED_WHILE_WAITING, Runner
+from ..data_source.epoch.runner import CLOSED_WHILE_WAITING, Runner
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step

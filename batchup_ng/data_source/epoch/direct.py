@@ -19,8 +19,9 @@ from ..epoch_options import EpochOptions
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures
-from .opening import CLOSED_WHILE_WAITING, Epoch, Runner
+from .prepared import Epoch
 from .reading import MakeBatch
+from .runner import CLOSED_WHILE_WAITING, Runner
 
 Batches = Generator[Any, None, None]
 

@@ -23,8 +23,8 @@ from ...graph.node import Node
 from ...warn import consumer_level
 from ..epoch_options import EpochOptions
 from .iterator import BatchIterator
-from .opening import Epoch, has_plan, prepare
-from .starting import start
+from .opening import has_plan, prepare, start
+from .prepared import Epoch
 from .state import from_state
 
 WARNED_OF_REPEATS = "repeats"

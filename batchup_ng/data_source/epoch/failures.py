@@ -18,7 +18,7 @@ from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
 from ...warn import warn_consumer
-from .opening import Epoch
+from .prepared import Epoch
 
 MAX_SHOWN = 1000
 """Maximum length of an error's text within another error, in characters."""

@@ -13,8 +13,9 @@ from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
 from .iterator_views import reason
-from .opening import Epoch, Runner, prepare
-from .starting import start
+from .opening import prepare, start
+from .prepared import Epoch
+from .runner import Runner
 from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "progress", "state_at",

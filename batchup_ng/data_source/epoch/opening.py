@@ -1,78 +1,26 @@
-"""An epoch: its options, its plan, how far it is, its state; and the steps that open it.
+"""The steps that open an epoch.
 
-:func:`prepare` takes the options and checks a state. The node makes the plan, from that state on. Then :mod:`.starting`
-starts a :class:`Runner`, which makes the batches, and a :class:`~.iterator.BatchIterator` hands them out.
+:func:`prepare` takes the options, checks a state and makes the plan, from that state on. :func:`start` starts a
+:class:`~.runner.Runner`, which makes the batches: of a pool, of the plan on the consumer's thread, or of a stream on
+that thread. A :class:`~.iterator.BatchIterator` then hands them out.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
-from ...errors import ArgumentTypeError, StateError
+from ...errors import StateError
 from ...graph.node import Node, batch_plan
-from ...sampling.plans.epoch import BatchPlan, PlannedBatch
-from ...sampling.plans.sharding import START, Reached
+from ...sampling.plans.epoch import BatchPlan
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
-from .accounting import Accounting
-from .checkpoint import check_reached, check_stream_options, counted_of, identity, order_of, resumed
-from .state import NO_STATE_OF_STREAM, SavedEpoch, as_state, from_state
-
-CLOSED_WHILE_WAITING = "this iterator was closed while a batch was waited for"
-"""Text of the error of a runner that is closed before the end of its epoch."""
-
-
-class Runner:
-    """Makes the batches of one epoch in order. The defaults suit a runner without read-ahead.
-
-    ``StopIteration`` from ``next`` means that the epoch is at its end. After ``close``, ``next`` raises ``PoolClosed``.
-    """
-
-    closed = False
-    at_end = False
-    flow_id = 0
-    """Number of the flow that its tasks belong to, if it has tasks."""
-    latest: Any = None
-    """State of a stream after the last batch handed out; None if it has no state."""
-
-    @property
-    def torn(self) -> bool:
-        """Whether an exception from a signal handler may have lost a batch before its submission."""
-        return False
-
-    @property
-    def used_up(self) -> bool:
-        """Whether all batches were submitted. The next epoch may then begin."""
-        return False
-
-    def __next__(self) -> Any:
-        """Record the next batch in the accounting and return it, or raise the error of making it."""
-        raise NotImplementedError(f"Abstract for type {type(self)}")
-
-    def check_caller(self) -> None:
-        """Raise :class:`~batchup_ng.errors.ReentrantIteration` if code that is making one of the batches calls this."""
-
-    def ready(self) -> int:
-        """Return the number of finished batches that wait."""
-        return 0
-
-    def ahead(self) -> int:
-        """Return the number of batches that are under way, or done and not yet handed out."""
-        return 0
-
-    def fill(self) -> None:
-        """Submit batches while there is room for them."""
-
-    def close(self) -> None:
-        """End the work. May be called again, from any thread."""
-
-    def abandon(self) -> None:
-        """End the work without waiting. The garbage collector calls this when nothing refers to the iterator."""
-        self.close()
+from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
+from .direct import DirectRunner, StreamRunner, direct_batches, streamed_batches, whole_stream
+from .prepared import Epoch
+from .runner import Runner
+from .state import NO_STATE_OF_STREAM, from_state
 
 
 class RunsEpochs(Node):
@@ -113,92 +61,6 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
     return batch_plan(node, options, {id(each): pair for each, pair in pairs})
 
 
-@dataclasses.dataclass
-class Epoch:
-    """A prepared epoch."""
-
-    node: Node
-    asked: EpochOptions  # as given
-    options: EpochOptions  # the same with changes by a state
-    plan: BatchPlan | None  # None for a stream
-    saved: SavedEpoch | None = None  # the state that it resumes from
-    requested: Iterable[PlannedBatch] | None = None  # the requested batches, if not all in order
-    n_requested: int = 0
-    accounting: Accounting = dataclasses.field(default_factory=Accounting)
-    _identity: tuple[str, str] | None = None
-
-    def n_batches(self) -> float | None:
-        """Return the number of batches: an int, ``math.inf``, or None if it is not known before the end."""
-        if self.requested is not None:
-            return self.n_requested
-        return self.node.stream_count(self.options) if self.plan is None else self.plan.n_batches
-
-    def n_left(self) -> int:
-        """Return the number of batches not handed out yet.
-
-        Raises:
-            TypeError: the epoch never ends (or not before 2^63 batches), or the number is not known before its end.
-        """
-        total = self.n_batches()
-        if total is None:
-            raise ArgumentTypeError("the number of batches of this stream is not known, so it has no len()")
-        if total > sys.maxsize:
-            raise ArgumentTypeError("this epoch never ends, so it has no len(); bound it with batchup_ng.take")
-        return max(0, int(total) - self.accounting.batches)
-
-    @property
-    def at_its_start(self) -> bool:
-        """Whether it has handed out nothing and is no stream."""
-        # `first` of the plan may be 0 after a state: with larger batches, or more ranks, less than one batch was done.
-        return self.plan is not None and self.options.reached == START and not self.accounting.batches
-
-    @property
-    def at_its_end(self) -> bool:
-        """Whether it has handed out all batches. False for a stream."""
-        return self.plan is not None and self.accounting.batches == self.n_batches()
-
-    def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
-        """Return the state of the epoch after `batches` batches, with the `counts` of the accounting.
-
-        `inner` is the state of the stream, the error that it raised instead, or None.
-
-        Raises:
-            StateError: the source only streams, the order is drawn from a ``RandomState``, or batches requested by
-                number.
-        """
-        options = self.options
-        if self.plan is None and inner is None:
-            raise StateError(NO_STATE_OF_STREAM)
-        if isinstance(inner, StateError):
-            raise StateError(str(inner))
-        if self.requested is not None:
-            raise StateError("batches that were asked for by their numbers have no state; save their numbers")
-        order = order_of(self.node, options, self.plan is None)
-        if self._identity is None:
-            self._identity = identity(self.node)
-        if self.plan is not None:
-            reached = self.plan.reached(batches)
-        else:
-            before = 0 if self.saved is None else self.saved.counts["delivered"]
-            reached = Reached(options.reached.samples + counts["delivered"] - before, batches)
-        return as_state(
-            SavedEpoch(
-                source=self._identity[0],
-                told=self._identity[1],
-                order=order,
-                seed=options.seed,
-                epoch=options.epoch,
-                batch_size=options.batch_size,
-                drop_last=options.drop_last,
-                world=options.shard.world,
-                samples=reached.samples,
-                batches=reached.batches,
-                counts=counts,
-                inner=inner,
-            )
-        )
-
-
 def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
@@ -230,3 +92,17 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     if saved is not None:
         epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)
     return epoch
+
+
+def start(epoch: Epoch, earlier: weakref.ref[Any] | None = None) -> Runner:
+    """Start the runner of an epoch. It shares the buffer of a pool with the iterator `earlier`."""
+    node = epoch.node
+    if isinstance(node, RunsEpochs):
+        return node.start(epoch, earlier)
+    if epoch.plan is not None:
+        return DirectRunner(direct_batches(node, epoch, node.notes.buffers))
+    owner = node.checkpointable()
+    if epoch.saved is not None:
+        put_back(owner, epoch.saved)
+    buffers = None if node.traits.of_pool else node.notes.buffers
+    return StreamRunner(streamed_batches(whole_stream(node, epoch.options), epoch.accounting, buffers), owner, epoch)
