@@ -76,7 +76,7 @@ class BatchError(BatchupError):
     Attributes:
         row: The row of the sample that failed: an int, or a nest of them; None if no single row is to blame.
         rows: The rows of the whole batch, as the plan gives them.
-        position: The sample's place in the stream of the epoch, or None.
+        position: The sample's position in the epoch, or None.
         source: The path or key of the sample, if known.
         op: Name of the map that raised the exception; None if no map did.
         epoch: Number of the epoch.

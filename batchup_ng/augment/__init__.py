@@ -1,4 +1,4 @@
-"""Augmentations: functions of batches of images. Each draw belongs to a sample's place in the stream.
+"""Augmentations: functions of batches of images. Each draw belongs to a sample's position in the epoch.
 
 All are functions for ``source.map(..., rng="sample")``::
 

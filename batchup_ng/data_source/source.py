@@ -106,7 +106,7 @@ class AbstractDataSource:
                 sample, or a dict of such arrays.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
-                draws per sample. Each row is a function of (seed, epoch, position in the stream, node) and does not
+                draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
                 depend on the batch size. The seed comes from ``shuffle=``.
             resizes: Whether `fn` may return more or fewer samples than it receives, such as several views of each.
                 Only maps may follow such a map, because the parts of ``concat``, ``mix``, ``zip`` and composites have

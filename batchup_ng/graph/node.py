@@ -262,7 +262,7 @@ class Node(Shown):
 def batch_plan(
     node: Node, options: Streaming, blocks: Mapping[int, tuple[int, int]] | None = None
 ) -> BatchPlan:
-    """Return the plan of the epoch that `options` describe, after they were opened."""
+    """Return the plan of the epoch that `options` describe, after they were opened, by the row plan of the node."""
     if not node.is_random_access:
         raise node.no_random_access("plan")
     size, drop_last, key = options.batch_size, options.drop_last, options.order_key(blocks)

@@ -27,7 +27,8 @@ PACKAGE = __name__.partition(".")[0]
 """Name of the library's package."""
 
 METHODS_OF_NODES = ("own_traits", "natural_blocks", "plan_of", "read_samples", "row_plan", "rows_at", "sample_name")
-"""Methods that the library asks of a node. On a source it would never call them. So is ``read(rows, key, buffers)``."""
+"""Methods that the library asks of a node, or did once. On a source it would never call them. So is
+``read(rows, key, buffers)``."""
 
 
 class BatchupSource(Protocol):

@@ -1,4 +1,4 @@
-"""The only place that makes random numbers. Each is a function of a seed, an epoch, a place in the stream.
+"""The only place that makes random numbers. Each is a function of a seed, an epoch, a position in the epoch.
 
 So a batch has the same draws in every pool and in any order.
 """

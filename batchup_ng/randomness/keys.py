@@ -42,7 +42,7 @@ class OrderKey:
 class BatchKey(NamedTuple):
     """Names the randomness of one batch at one node of the graph of sources.
 
-    The first sample of the batch is at `start` in the stream. `path` has the child numbers from the root to the node.
+    The first sample of the batch is at `start` in the epoch. `path` has the child numbers from the root to the node.
     If the node makes only some samples of the batch, `offsets`, ``(n,) int64``, names them.
     """
 
@@ -72,17 +72,17 @@ class BatchKey(NamedTuple):
         return self._replace(start=self.start * size, offsets=offsets)
 
     def positions(self, n: int) -> np.ndarray:
-        """Return the positions in the stream of the `n` samples of this batch: ``(n,) int64``."""
+        """Return the positions in the epoch of the `n` samples of this batch: ``(n,) int64``."""
         if self.offsets is not None:
             return self.start + self.offsets[:n]
         return np.arange(self.start, self.start + n, dtype=np.int64)
 
     def position(self, place: int) -> int:
-        """Return the position in the stream of the sample at `place` in the batch."""
+        """Return the position in the epoch of the sample at `place` in the batch."""
         return self.start + (place if self.offsets is None else int(self.offsets[place]))
 
     def first(self) -> int:
-        """Return the position in the stream of the batch's first sample."""
+        """Return the position in the epoch of the batch's first sample."""
         return self.position(0) if self.offsets is None or len(self.offsets) else self.start
 
     def generator(self) -> np.random.Generator:

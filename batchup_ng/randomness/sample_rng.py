@@ -15,7 +15,7 @@ from .portable_math import normal_deviates
 
 
 class SampleRng:
-    """Draws one row of random numbers per sample. Each row is keyed by the sample's position in the stream.
+    """Draws one row of random numbers per sample. Each row is keyed by the sample's position in the epoch.
 
     The rows do not depend on which samples share a batch: the batch size, the pool and the worker do not matter. Every
     method returns an array whose first axis is the samples'. The order of calls distinguishes them, so a map must make
@@ -27,7 +27,7 @@ class SampleRng:
 
     Args:
         key: 64-bit key of the seed, epoch and node.
-        positions: Positions of the samples in the stream: ``(n,) int64``, kept as ``.positions``.
+        positions: Positions of the samples in the epoch: ``(n,) int64``, kept as ``.positions``.
         views: Numbers of their views: ``(n,) int64``. Default: all 0.
     """
 

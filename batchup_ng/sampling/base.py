@@ -167,7 +167,7 @@ class RandomAccessSampler(PlannedSampler):
         """Return the rows at `positions` of the epoch that `key` names; None means in order.
 
         Args:
-            positions: Positions in the stream of the epoch: ``(n,) int64``, not negative, in range.
+            positions: Positions in the epoch: ``(n,) int64``, not negative, in range.
             key: Seed and epoch.
 
         Returns:

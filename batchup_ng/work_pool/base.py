@@ -6,8 +6,8 @@ A new pool defines ``submit`` and ``_own_pool``, and has ``buffers`` and ``proce
 :class:`~.task.TaskFuture`. While a task runs on a thread of this process, ``task.current.future`` is its future. By it,
 the iterator notices a map that asks its own iterator for a batch.
 
-Ownership. A pool owns its workers, which live until ``close``. It does not own the streams that use it. After the pool
-is closed, tasks that a stream still waits for fail with :class:`~batchup_ng.errors.PoolClosed`.
+Ownership. A pool owns its workers, which live until ``close``. It does not own the iterators and work streams that use
+it. After the pool is closed, tasks that one of them still waits for fail with :class:`~batchup_ng.errors.PoolClosed`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Self = TypeVar("Self", bound="AbstractWorkerPool")
 class AbstractWorkerPool(Pool):
     """Workers that run tasks in the background.
 
-    A pool may serve several streams at once, from several threads. Close it at the end, best by ``with``. If the
-    program drops a pool without closing it, the pool ends when the garbage collector finds it.
+    A pool may serve several iterators and work streams at once, from several threads. Close it at the end, best by
+    ``with``. If the program drops a pool without closing it, the pool ends when the garbage collector finds it.
     """
 
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:

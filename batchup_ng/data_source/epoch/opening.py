@@ -32,7 +32,7 @@ class RunsEpochs(Node):
         return False
 
     def source_plan(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
-        """Return the plan of the epoch that `options` describe, as the function :func:`epoch_plan` does."""
+        """Return the plan of the epoch that `options` describe, from the source below the pool."""
         raise self.no_random_access("plan")
 
     def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:

@@ -49,7 +49,7 @@ class BatchPlan:
 
     Attributes:
         rows: The rows of the epoch of a world of one.
-        batch_size: Samples of a batch, or the number of positions that it takes in the stream.
+        batch_size: Samples of a batch, or the number of positions that it takes in the epoch.
         seed: Seed of the keys.
         epoch: Number of the epoch.
         drop_last: Whether to leave out a last batch or a last round of batches that is not whole.

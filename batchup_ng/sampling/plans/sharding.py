@@ -1,7 +1,7 @@
 """One rank's part of the batches of an epoch, and the place to continue from: arithmetic of batch numbers.
 
-An epoch has one stream of samples, the same in every world. In a world of W processes with batches of B samples, global
-batch k is the positions k·B·W to (k+1)·B·W of that stream. Rank r takes the r-th B of them: batch k·W + r in a world of
+An epoch has one sequence of samples, the same in every world. In a world of W processes with batches of B samples,
+global batch k is the positions k·B·W to (k+1)·B·W in it. Rank r takes the r-th B of them: batch k·W + r in a world of
 one. If an epoch can only be cut into its own batches, global batch k is the batches k·W to (k+1)·W. The rest at the end
 is shared out evenly: see :class:`Shard`.
 """
@@ -35,7 +35,7 @@ ALONE = Shard()
 
 
 class Reached(NamedTuple):
-    """The progress of an epoch, of all ranks together: positions of the stream, batches in a world of one."""
+    """The progress of an epoch, of all ranks together: positions in it, batches in a world of one."""
 
     samples: int = 0
     batches: int = 0

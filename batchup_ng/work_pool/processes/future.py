@@ -1,4 +1,4 @@
-"""A task for a worker process: the future of its result, its encoding, the room that the result needs."""
+"""The future of a task in a worker process, with the encoded call and the room that the result needs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ the task needs. Each worker gets a constant once."""
 Serve = Callable[[TaskFuture, float], None]
 
 NO_CALL: Encoded = Kind.TASK, b"", [], []
-"""Placeholder for a task that is no longer needed."""
+"""Placeholder for an encoded call that is no longer needed."""
 
 
 class ProcessFuture(TaskFuture):
-    """A task in another process. The thread that waits for its result reads and unpickles it.
+    """The future of a task in another process. The thread that waits for its result reads and unpickles it.
 
     `deaths` is the number of workers that died while they ran it. `finished` says whether it has a result or has
     failed, `unwanted` whether it was cancelled while under way. `serve` reads the messages of workers until a future is

@@ -95,4 +95,4 @@ class WorkerLoop:
             with self._sending:
                 protocol.write_frame(self._sock, frame)
         except OSError:
-            pass  # the pool is gone; the end of the stream is read next
+            pass  # the pool is gone; the end of the socket is read next
