@@ -1,4 +1,4 @@
-"""What a loader shares with its views: its pool, and how far it is.
+"""The part of a loader that all its views share: the pool, and how far it is.
 
 A :class:`SharedByViews` owns the pool, the series of epochs and the epoch under way. It moves from one epoch to the
 next by single assignments. An exception from a signal handler between two of them leaves an epoch whole: the epoch
@@ -20,7 +20,7 @@ from .iterator import BatchIterator
 
 @dataclasses.dataclass
 class SharedByViews:
-    """What a loader shares with its views."""
+    """The part of a loader that all its views share."""
 
     source: Any
     options: dict[str, Any]  # of each epoch
