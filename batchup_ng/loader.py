@@ -332,12 +332,12 @@ class Loader:
         shared, before = self._shared, (self._shared.options, self._shared.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
-        if self._seed_drawn:
-            blocks = without_blocks(shared.options["shuffle"])[1]
-            shared.options = {**shared.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
-            shared.checked = None if shared.checked is None else epoch_options(**shared.options)
         order_blocks = None
         try:
+            if self._seed_drawn:
+                blocks = without_blocks(shared.options["shuffle"])[1]
+                shared.options = {**shared.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
+                shared.checked = None if shared.checked is None else epoch_options(**shared.options)
             if epoch_state is not None:
                 prepared = prepare(self._with_plan(), self._options_of(number), epoch_state)
                 if prepared.at_its_end:
@@ -421,9 +421,9 @@ class Loader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _options_of(self, epoch: int) -> EpochOptions:
-        progress = self._progress
+        shared = self._shared
         options = shared.checked or epoch_options(**shared.options)
-        return dataclasses.replace(options, epoch=epoch, numbered=True, chosen=shared.chosen)
+        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=shared.order_blocks)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""
@@ -454,12 +454,12 @@ class Loader:
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if shared.pool is None:
                 shared.pool = POOLS[kind](shared.workers if shared.source.is_random_access else 1)
-            if shared.behind is None:
-                shared.behind = behind = self._worked_for(shared.pool)
-                if made and isinstance(behind, ParallelNode):
-                    behind.hand_out_first(made)
-        made_by_pool: PoolNode = shared.behind
-        return made_by_pool
+            if shared.pool_node is None:
+                shared.pool_node = node = self._worked_for(shared.pool)
+                if ready_made and isinstance(node, ParallelNode):
+                    node.hand_out_first(ready_made)
+        started: PoolNode = shared.pool_node
+        return started
 
     def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
         node = self._shared.source.node
