@@ -43,6 +43,7 @@ def warns(kind: Any) -> Any:
 
 
 def _expected(caller: FrameType) -> str:
+    # Not by co_filename: in a copy of the tests with what Python compiled, it is the path of the original.
     file = Path(caller.f_globals["__file__"]).resolve().relative_to(TESTS).as_posix()
     section = f"{file}::{caller.f_code.co_name}"
     if section not in EXPECTED:

@@ -16,6 +16,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 
 @given(
@@ -106,8 +107,9 @@ def test_padding_values_that_fit_are_taken(value: Any, dtype: Any) -> None:
     [(-1, np.uint8), (256, np.uint8), (0.5, np.int64), (np.nan, np.int32), (-1e9, np.float16), (2, bool), ("5", float)],
 )
 def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> None:
-    with pytest.raises(ArgumentError, match=f"padding_value must be one that {np.dtype(dtype)} can hold"):
+    with pytest.raises(ArgumentError, match=r"padding_value must be one that \w+ can hold") as caught:
         bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
+    assert f"that {np.dtype(dtype)} can" in str(caught.value)
 
 
 @pytest.mark.filterwarnings("error")
@@ -135,51 +137,49 @@ ONE = [np.ones(1), np.ones(2)]
 
 
 pad = bu.pad_batch
-REFUSED: list[tuple[Any, str]] = [
-    (lambda: pad([1, 2]), r"arrays\[0\] is of shape \(\), .* must have a first axis"),
-    (lambda: pad([np.ones((2, 3)), np.ones((2, 4))]),
-     r"arrays\[1\] is of shape \(2, 4\), and arrays\[0\] of \(2, 3\): .* differ in length along that"),
-    (lambda: pad([np.ones((2, 3)), np.ones(2)]), r"arrays\[1\] is of shape \(2,\)"),
-    (lambda: pad([[1], [2], [2.5]]), r"one dtype, and there are arrays\[0\] of int64, arrays\[2\] of float64"),
-    (lambda: pad([[1], [2, 3]], max_length=1),
-     r"max_length is 1, and arrays\[1\] has length 2; raise it, or pass truncation=True"),
-    (lambda: pad([np.array([b"\xff"]), np.array(["a", "b"])], padding_value=""),
-     r"one dtype, and there are arrays\[0\] of \|S1, arrays\[1\] of <U1"),
-    (lambda: pad([[[4]], [[1, 2], [3]]]),
-     r"arrays\[1\] must be an array, and is a list whose own lists differ in length; pad these first"),
-    (lambda: pad(ONE, padding="max"), "padding must be one of 'longest', 'max_length'"),
-    (lambda: pad(ONE, padding_side="top"), "padding_side must be one of"),
-    (lambda: pad(ONE, padding="max_length"), "max_length must be given"),
-    (lambda: pad(ONE, truncation=True), "max_length must be given"),
-    (lambda: pad(ONE, max_length=0), "max_length must be at least 1"),
-    (lambda: pad(ONE, pad_to_multiple_of=0), "pad_to_multiple_of must be at least 1"),
-    (lambda: pad(ONE, pad_to_multiple_of=4, max_length=6),
-     "max_length must be a multiple of pad_to_multiple_of, 4, not 6"),
-    (lambda: bu.PadColumns(), "columns must be at least one column"),
-    (lambda: bu.PadColumns(0, 0), "each once"),
-    (lambda: bu.PadColumns(0, padding="max"), "padding must be one of"),
-    (lambda: bu.PadColumns(2)(ONE, ONE), "column 2, the batch has 2; name one that it has"),
-    (lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]), r"column 1: .* arrays\[0\] of int64"),
+REFUSED: list[Any] = [
+    lambda: pad([1, 2]),
+    lambda: pad([np.ones((2, 3)), np.ones((2, 4))]),
+    lambda: pad([np.ones((2, 3)), np.ones(2)]),
+    lambda: pad([[1], [2], [2.5]]),
+    lambda: pad([[1], [2, 3]], max_length=1),
+    lambda: pad([np.array([b"\xff"]), np.array(["a", "b"])], padding_value=""),
+    lambda: pad([[[4]], [[1, 2], [3]]]),
+    lambda: pad(ONE, padding="max"),
+    lambda: pad(ONE, padding_side="top"),
+    lambda: pad(ONE, padding="max_length"),
+    lambda: pad(ONE, truncation=True),
+    lambda: pad(ONE, max_length=0),
+    lambda: pad(ONE, pad_to_multiple_of=0),
+    lambda: pad(ONE, pad_to_multiple_of=4, max_length=6),
+    lambda: bu.PadColumns(),
+    lambda: bu.PadColumns(0, 0),
+    lambda: bu.PadColumns(0, padding="max"),
+    lambda: bu.PadColumns(2)(ONE, ONE),
+    lambda: bu.PadColumns(1)(ONE, [[1], [2.5]]),
 ]  # fmt: skip
-OF_ANOTHER_KIND: list[tuple[Any, str]] = [
-    (lambda: pad(ONE, truncation=1), "truncation must be True or False"),
-    (lambda: pad(ONE, padding_value=[1]), "padding_value must be a single value"),
-    (lambda: pad(5), r"arrays must be arrays to be padded .* not 5 of type int"),
-    (lambda: pad(None), "not None of type NoneType"),
-    (lambda: pad(np.array(5)), r"not array\(5\) of type ndarray"),
-    (lambda: bu.PadColumns(0)(5), "column 0: arrays must be arrays to be padded to one"),
-    (lambda: bu.PadColumns(0, pading="max"), "'pading'; did you mean 'padding'"),
-    (lambda: bu.PadColumns("x"), r"columns\[0\] must be a whole number"),
+OF_ANOTHER_KIND: list[Any] = [
+    lambda: pad(ONE, truncation=1),
+    lambda: pad(ONE, padding_value=[1]),
+    lambda: pad(5),
+    lambda: pad(None),
+    lambda: pad(np.array(5)),
+    lambda: bu.PadColumns(0)(5),
+    lambda: bu.PadColumns(0, pading="max"),
+    lambda: bu.PadColumns("x"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [(call, kind, says) for kind, calls in ((ArgumentError, REFUSED), (ArgumentTypeError, OF_ANOTHER_KIND))
-     for call, says in calls],
-)  # fmt: skip
-def test_what_cannot_be_padded_is_refused(call: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+    ("call", "error"),
+    [
+        (call, kind)
+        for kind, calls in ((ArgumentError, REFUSED), (ArgumentTypeError, OF_ANOTHER_KIND))
+        for call in calls
+    ],
+)
+def test_what_cannot_be_padded_is_refused(call: Any, error: type) -> None:
+    with raises(error):
         call()
 
 

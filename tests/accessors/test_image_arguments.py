@@ -53,7 +53,9 @@ def test_paths_may_be_a_column_of_a_table_by_position(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("paths", "remedy"),
     [
-        *[(one, r"not the one path .*; pass \[.*one\.jpg.*\]") for one in ("one.jpg", b"one.jpg", Path("one.jpg"))],
+        ("one.jpg", r"not the one path .*; pass \[.*one\.jpg.*\]"),
+        (b"one.jpg", r"not the one path .*; pass \[.*one\.jpg.*\]"),
+        (Path("one.jpg"), r"not the one path .*; pass \[.*one\.jpg.*\]"),
         ("data/*.png", r"pass sorted\(glob\.glob\('data/\*\.png'\)\)"),
         ("data/**/?.png", r"pass sorted\(glob\.glob\('data/\*\*/\?\.png', recursive=True\)\)"),
         (Path().glob("*.png"), r"sorted\(paths\).*Path\.glob"),

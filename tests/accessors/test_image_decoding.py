@@ -202,8 +202,11 @@ def test_random_crops_are_drawn_for_the_sample_in_each_pool(tmp_path, pools):
 
 @pytest.mark.parametrize("accessor", [bu.ImageFiles, bu.ImageBytes])
 def test_options_of_others_are_told_what_they_are_here(accessor):
-    told = {"resample": "pass the filter as resize=", "transform": r"source\.map", "siez": "'size'"}
-    for option, words in told.items():
+    for option, words in (
+        ("resample", "pass the filter as resize="),
+        ("transform", r"source\.map"),
+        ("siez", "'size'"),
+    ):
         with pytest.raises(bu.errors.ArgumentTypeError, match=words):
             accessor([b""], **{option: 5})
 

@@ -15,6 +15,7 @@ from PIL import Image, features
 from batchup_ng.accessors import image_decoding, image_files
 from batchup_ng.accessors.image_files import ImageFiles
 from batchup_ng.errors import SampleReadError
+from tests.messages import raises
 
 from .image_helpers import colours, paths_of_all_kinds, png_chunk, save
 
@@ -46,16 +47,16 @@ def as_truncated_header(path):
 
 
 BAD = {
-    "truncated.jpg": (as_truncated_jpeg, "cannot be decoded .*truncated", OSError),
-    "header.png": (as_truncated_header, "cannot be decoded", Exception),
-    "empty.jpg": (lambda path: path.touch(), "the file is empty", OSError),
-    "text.jpg": (lambda path: path.write_text("no picture, text"), "not a picture in one of the formats JPEG", OSError),
-    "one_byte.jpg": (lambda path: path.write_bytes(b"P"), "not a picture in one of the formats", OSError),
-    "script.jpg": (lambda path: path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n"), "not a picture in one of the", OSError),
-    "missing.jpg": (lambda path: None, "cannot be opened .FileNotFoundError: No such file", FileNotFoundError),
-    "folder.jpg": (lambda path: path.mkdir(), "cannot be opened .IsADirectoryError: a directory", IsADirectoryError),
-    "pipe.jpg": (os.mkfifo, "cannot be opened .OSError: not a regular file", OSError),
-    "noise.jpg": (lambda path: path.write_bytes(b"\xff\xd8\xff" + 999 * b"noise"), "cannot be decoded", Exception),
+    "truncated.jpg": (as_truncated_jpeg, OSError),
+    "header.png": (as_truncated_header, Exception),
+    "empty.jpg": (lambda path: path.touch(), OSError),
+    "text.jpg": (lambda path: path.write_text("no picture, text"), OSError),
+    "one_byte.jpg": (lambda path: path.write_bytes(b"P"), OSError),
+    "script.jpg": (lambda path: path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n"), OSError),
+    "missing.jpg": (lambda path: None, FileNotFoundError),
+    "folder.jpg": (lambda path: path.mkdir(), IsADirectoryError),
+    "pipe.jpg": (os.mkfifo, OSError),
+    "noise.jpg": (lambda path: path.write_bytes(b"\xff\xd8\xff" + 999 * b"noise"), Exception),
 }
 
 
@@ -66,13 +67,13 @@ WAYS = [{"decoder": "pillow"}, {}, {"resize": "fast", "crop": "random"}]
 @pytest.mark.parametrize("options", WAYS if image_decoding.simplejpeg() else WAYS[:1], ids=str)
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_an_error_that_names_it_with_its_cause(tmp_path, name, options):
-    make, words, cause = BAD[name]
+    make, cause = BAD[name]
     path = tmp_path / name
     make(path)
     files = ImageFiles([save(tmp_path / "good.png"), path], 8, **options)
     assert files[0].shape == (8, 8, 3)
     for read in (lambda: files[1], lambda: files[:], lambda: files.read_into(np.array([1]), np.empty((1, 8, 8, 3)))):
-        with pytest.raises(SampleReadError, match=words) as caught:
+        with raises(SampleReadError) as caught:
             read()
         assert caught.value.source == str(path)
         assert f"picture 1, {str(path)!r}, cannot be" in str(caught.value)

@@ -44,7 +44,7 @@ def test_signatures_are_explicit_and_the_same(cls: Any) -> None:
 )
 @pytest.mark.parametrize("kind", [bu.WorkerThreadPool, bu.WorkerProcessPool])
 def test_pools_refuse_options_of_others(kind: Any, option: str, says: str) -> None:
-    with pytest.raises(ArgumentTypeError, match=f"^{kind.__name__} (has|got an) {says}|{says}"):
+    with pytest.raises(ArgumentTypeError, match=says):
         kind(**{option: 2})
 
 
@@ -80,8 +80,9 @@ def test_sources_of_pools_refuse_options_of_others(option: str, says: str) -> No
     source = bu.ArrayDataSource([np.arange(3)])
     with bu.SerialPool() as pool:
         for make in (pool.parallel_data_source, pool.prefetch):
-            with pytest.raises(ArgumentTypeError, match=f"^{make.__name__} .*{says}"):
+            with pytest.raises(ArgumentTypeError, match=says) as caught:
                 make(source, **{option: 2})
+            assert str(caught.value).startswith(f"{make.__name__} ")
 
 
 @pytest.mark.parametrize(

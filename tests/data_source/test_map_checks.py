@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapResultError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 A = np.arange(20)
 SOURCE = bu.ArrayDataSource([A, A * 2.0])
@@ -24,28 +25,28 @@ def forgot(x: Any, y: Any) -> Any:
     x += 1
 
 
-WRONG: dict[str, tuple[Any, type, str]] = {
-    "bare": (bare, ArgumentTypeError, r"map 'bare' returned an array of shape \(2, .\); let it .*\(x,\)"),
-    "none": (forgot, ArgumentTypeError, r"map 'forgot' returned None; let it return a tuple of arrays"),
-    "scalar": (lambda x, y: x.sum(), ArgumentTypeError, r"map '.*lambda.*' returned a int64; let it"),
-    "number": (lambda x, y: 3.5, ArgumentTypeError, "returned a float; let it return a tuple of arrays"),
-    "string": (lambda x, y: "xy", ArgumentTypeError, "returned a str; let it return a tuple of arrays"),
-    "generator": (lambda x, y: (part for part in (x, y)), ArgumentTypeError, "returned a generator; let it"),
-    "unequal": (lambda x, y: (np.repeat(x, 2), y), ArgumentError, r"of different lengths, . in \[0\], . in \[1\]"),
-    "shorter": (lambda x, y: (x[:0], y[:0]), ArgumentError, r"returned 0 samples for a batch of .; .*resizes=True"),
-    "longer": (lambda x, y: {"x": np.repeat(x, 2)}, ArgumentError, r"returned . samples for .*map\(fn, resizes=True\)"),
-    "nested": (lambda x, y: (x, {"y": ([1, 2, 3, 4, 5], y)}), ArgumentError, r"lengths, . in \[0\], . and . in"),
+WRONG: dict[str, tuple[Any, type]] = {
+    "bare": (bare, ArgumentTypeError),
+    "none": (forgot, ArgumentTypeError),
+    "scalar": (lambda x, y: x.sum(), ArgumentTypeError),
+    "number": (lambda x, y: 3.5, ArgumentTypeError),
+    "string": (lambda x, y: "xy", ArgumentTypeError),
+    "generator": (lambda x, y: (part for part in (x, y)), ArgumentTypeError),
+    "unequal": (lambda x, y: (np.repeat(x, 2), y), ArgumentError),
+    "shorter": (lambda x, y: (x[:0], y[:0]), ArgumentError),
+    "longer": (lambda x, y: {"x": np.repeat(x, 2)}, ArgumentError),
+    "nested": (lambda x, y: (x, {"y": ([1, 2, 3, 4, 5], y)}), ArgumentError),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_no_batch_is_refused_alike_everywhere(case: str, pools: list[AbstractWorkerPool]) -> None:
-    fn, error, message = WRONG[case]
+    fn, error = WRONG[case]
     source = SOURCE.map(fn).map(lambda *batch: batch)  # the first is to blame, not the second
     for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
-        with pytest.raises(error, match=message):
+        with raises(error):
             list(over.batch_iterator(4))
-    with pytest.raises(error, match=message):
+    with raises(error):
         list(bu.CallableDataSource(lambda batch_size: SOURCE.batch_iterator(batch_size)).map(fn).batch_iterator(4))
 
 

@@ -409,8 +409,9 @@ def test_an_epoch_whose_first_batches_fail_whole_ends_there(pools: list[Abstract
         for pool in (None, serial, *pools):
             made = source if pool is None else pool.parallel_data_source(source)
             batches = made.batch_iterator(60, on_error="skip")
-            with pytest.raises(bu.TooManyErrors, match=f"every sample fails: {where}"):
+            with pytest.raises(bu.TooManyErrors, match="every sample fails: ") as caught:
                 next(batches)
+            assert where in str(caught.value)
             assert len(batches.errors) == 120
 
 

@@ -207,7 +207,8 @@ def test_damaged_metadata_are_an_error_that_names_the_store(
         group.create_array(array, data=np.arange(10))
     (tmp_path / "x.zarr" / name).write_bytes(content)
     for read in (lambda path: bu.ZarrRows(path)[:], lambda path: bu.ZarrRows(path, "a")[:], bu.from_file):
-        with pytest.raises((SampleReadError, ArgumentError), match=str(tmp_path / "x.zarr")):
+        with pytest.raises((SampleReadError, ArgumentError)) as caught:
             read(tmp_path / "x.zarr")
+        assert str(tmp_path / "x.zarr") in str(caught.value)
     if name.startswith("a"):
         assert bu.ZarrRows(tmp_path / "x.zarr", "b")[:].tolist() == list(range(10))

@@ -306,8 +306,9 @@ def test_an_error_of_a_sample_reaches_the_caller_of_fit(tmp_path: Path, pool: An
         dataset = to_keras(loader)
         for shuffle in (False, True):
             model = telling(lambda batch: None)
-            with pytest.raises(Exception, match=rf"{paths[9]}(.|\n)*row 9\b"):
+            with pytest.raises(Exception, match=r"9\.png(.|\n)*row 9\b") as caught:
                 model.fit(dataset, epochs=2, shuffle=shuffle, verbose=0)
+            assert str(paths[9]) in str(caught.value)
         Image.new("L", (1, 1)).save(paths[9])
         model = telling(lambda batch: None)  # a new one: with JAX, Keras leaves a model without its variables
         model.fit(dataset, shuffle=False, verbose=0)
