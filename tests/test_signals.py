@@ -15,6 +15,7 @@ from batchup_ng.signals import InterruptsHeld
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import Launcher
 from tests.extent import methods
+from tests.messages import raises
 
 
 def test_an_interrupt_waits_for_the_end() -> None:
@@ -35,7 +36,7 @@ def test_an_interrupt_waits_for_the_end() -> None:
 
 
 def test_an_exception_of_the_step_itself_stays() -> None:
-    with pytest.raises(ValueError, match="its own"), InterruptsHeld():
+    with raises(ValueError), InterruptsHeld():
         raise ValueError("its own")
 
 

@@ -18,6 +18,7 @@ from batchup_ng.memory import shared_file
 from batchup_ng.memory.limits import entries
 from batchup_ng.testing.accessors import AccessorContract
 from batchup_ng.validation import size_in_bytes
+from tests.messages import raises, warns
 
 from .counting import Counting
 from .image_helpers import by_pillow, paths_of_all_kinds, save
@@ -106,7 +107,7 @@ def test_a_row_that_cannot_be_read_costs_no_other(tmp_path):
     paths = [save(tmp_path / f"{i}.png") for i in range(3)]
     (tmp_path / "1.png").write_bytes(b"no picture")
     rows = bu.Cached(bu.ImageFiles(paths, 8))
-    with pytest.raises(bu.SampleReadError, match=r"picture 1, '.*1\.png'"):
+    with raises(bu.SampleReadError):
         rows[:]
     assert rows.sample_name(1) == paths[1]
     rows[0], rows[2]
@@ -121,8 +122,7 @@ def test_a_row_that_cannot_be_read_costs_no_other(tmp_path):
 
 def test_the_rows_for_which_there_is_room_are_kept_which_is_told(tmp_path, where):
     slow = Counting(tmp_path / "log")
-    told = r"5 of 12 rows will be kept in .*, \d+ of \d+ bytes; the others are read from Counting in each"
-    with pytest.warns(bu.CacheWarning, match=told) as warned:
+    with warns(bu.CacheWarning) as warned:
         rows = bu.Cached(slow, where, limit=6 * ROW - 1)
     assert f"{5 * ROW} of {12 * ROW} bytes" in str(warned[0].message)
     for _ in range(3):
@@ -138,9 +138,9 @@ def test_memory_that_is_not_free_is_not_counted_on(tmp_path):
     free = 40 << 20
     try:
         resource.setrlimit(resource.RLIMIT_DATA, (entries(Path("/proc/self/status"))["VmData"] + free, limits[1]))
-        with pytest.warns(bu.CacheWarning, match="of 64 rows will be kept in memory"):
+        with warns(bu.CacheWarning):
             rows = bu.Cached(slow)
-        with pytest.warns(bu.CacheWarning, match="of 64 rows will be kept in memory"):
+        with warns(bu.CacheWarning):
             (column,) = bu.ArrayDataSource([slow]).cache().data
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
@@ -204,29 +204,29 @@ def test_sizes_in_words(text, expected):
 
 @pytest.mark.parametrize("limit", ["", "much", "8 XB", "-1GB", "GB"])
 def test_a_limit_that_is_no_size_is_refused(limit):
-    with pytest.raises(bu.ArgumentError, match=r'limit must be a size in bytes, not .*; pass an int, or .* "8GB"'):
+    with raises(bu.ArgumentError):
         bu.Cached(Counting("unread"), limit=limit)
 
 
 def test_accessors_whose_rows_cannot_be_kept_are_refused(picture, tmp_path):
-    with pytest.raises(bu.ArgumentTypeError, match="accessor must have __len__ and __getitem__"):
+    with raises(bu.ArgumentTypeError):
         bu.Cached(7)
-    with pytest.raises(bu.ArgumentError, match="this ImageFiles has none; pass size="):
+    with raises(bu.ArgumentError):
         bu.Cached(bu.ImageFiles([picture]))
-    with pytest.raises(bu.ArgumentError, match="this MapStyle has none"):
+    with raises(bu.ArgumentError):
         bu.Cached(bu.MapStyle([(1, 2)]))
-    with pytest.raises(bu.ArgumentError, match=r"no objects, .* dtype object; use it as it is"):
+    with raises(bu.ArgumentError):
         bu.Cached(np.array([None, "x"]))
-    with pytest.raises(bu.ArgumentError, match=r"shape \(0, 3, 2\)"):
+    with raises(bu.ArgumentError):
         bu.Cached(Counting("unread", 0))
 
 
 def test_random_rows_are_refused(picture):
     files = bu.ImageFiles([picture], 8, crop="random")
     for accessor in (files, bu.ImageArrayUInt8ToFloat32(files)):
-        with pytest.raises(bu.ArgumentError, match=r"the rows of this .* are random, .*into a map of the source"):
+        with raises(bu.ArgumentError):
             bu.Cached(accessor)
-    with pytest.raises(bu.ArgumentError, match="the rows of this ImageFiles are random"):
+    with raises(bu.ArgumentError):
         bu.ArrayDataSource([files]).cache()
     assert bu.Cached(bu.ImageFiles([picture], 8, crop="center"))[0].shape == (8, 8, 3)
 
@@ -234,13 +234,13 @@ def test_random_rows_are_refused(picture):
 def test_an_accessor_that_belies_its_shape_is_told(tmp_path):
     slow = Counting(tmp_path / "log")
     slow.dtype = np.dtype(np.float32)
-    with pytest.raises(bu.ArgumentError, match=r"Counting must give rows of \(2, 3, 2\) float32, .* not .* int32"):
+    with raises(bu.ArgumentError):
         bu.Cached(slow)[:2]
 
 
 def test_memory_of_another_shape_is_refused(tmp_path):
     rows = bu.Cached(Counting(tmp_path / "log"))
-    with pytest.raises(bu.ArgumentError, match=r"out must be \(2, 3, 2\) int32, not \(2, 3\) int32"):
+    with raises(bu.ArgumentError):
         rows.read_into(np.arange(2), np.empty((2, 3), np.int32))
 
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.accessors import shared_rows
 from batchup_ng.accessors.shared_rows import HEADER_BYTES
+from tests.messages import raises, warns
 
 from .counting import Counting
 from .image_helpers import colours, save
@@ -83,12 +84,12 @@ def test_the_next_program_goes_on_with_what_is_there(slow, folder):
 
 
 def test_another_limit_has_the_same_file(slow, folder):
-    with pytest.warns(bu.CacheWarning, match="2 of 12 rows will be kept"):
+    with warns(bu.CacheWarning):
         bu.Cached(slow, folder, limit=2 * ROW)[:]
     slow.read()
     assert read_in_full(slow, folder) == [*range(2, 12)]
     assert only_file(folder).stat().st_size == START + 12 * ROW + 1
-    with pytest.warns(bu.CacheWarning, match="3 of 12 rows will be kept"):
+    with warns(bu.CacheWarning):
         rows = bu.Cached(slow, folder, limit=3 * ROW)
     np.testing.assert_array_equal(rows[::-1], slow.expected(range(12))[::-1])
     assert slow.read() == [*range(3, 12)]
@@ -206,7 +207,7 @@ def test_encoded_pictures_are_part_of_it(paths, folder):
     assert "3 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same), folder))
     assert "0 of 3 rows" in repr(bu.Cached(bu.ImageArrayUInt8ToFloat32(same, -1), folder))
     assert bu.ImageBytes(np.array(encoded, object), 8).fingerprint() == one.fingerprint()
-    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* UserList has none; define one"):
+    with raises(bu.ArgumentTypeError):
         bu.Cached(bu.ImageBytes(UserList(encoded), 8), folder)
 
 
@@ -310,7 +311,7 @@ def test_rows_for_which_the_disk_has_no_room_are_not_kept(tmp_path, folder, in_f
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-        with pytest.warns(bu.CacheWarning, match=r"3 of 12 rows .* cannot keep all rows: .*; make room") as told:
+        with warns(bu.CacheWarning) as told:
             batches = [rows[:], rows[:]]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -425,7 +426,7 @@ def test_a_file_that_is_cut_short_while_rows_are_copied_costs_no_row(tmp_path, f
         return copy(array, wanted[first:], out[first:]) and done
 
     monkeypatch.setattr(shared_rows, "copy_rows", cut)
-    with pytest.warns(bu.CacheWarning, match=r"0 of 40 rows .* cut short"):
+    with warns(bu.CacheWarning):
         np.testing.assert_array_equal(rows[:], slow.expected(range(40)))
 
 
@@ -548,14 +549,14 @@ def test_a_full_disk_in_memory_costs_speed_and_no_row(folder):
 
 
 def test_folders_and_fingerprints_that_will_not_do_are_refused(slow, tmp_path):
-    with pytest.raises(bu.ArgumentTypeError, match="where must be None or the path of a folder, not 7"):
+    with raises(bu.ArgumentTypeError):
         bu.Cached(slow, 7)
-    with pytest.raises(bu.ArgumentError, match=r"where must be a folder, and .*none' is none; make it first"):
+    with raises(bu.ArgumentError):
         bu.Cached(slow, tmp_path / "none")
-    with pytest.raises(bu.ArgumentTypeError, match=r"the fingerprint\(\) .* ndarray has none; define one"):
+    with raises(bu.ArgumentTypeError):
         bu.Cached(np.arange(3), tmp_path)
     slow.version = object()
-    with pytest.raises(bu.ArgumentTypeError, match=r"fingerprint\(\) of Counting must return JSON values: .*object"):
+    with raises(bu.ArgumentTypeError):
         bu.Cached(slow, tmp_path)
 
 
@@ -563,7 +564,7 @@ def test_a_file_for_which_there_is_no_room_is_told(slow, folder):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (START, limits[1]))
-        with pytest.raises(bu.ArgumentError, match=r"no cache can be made in '.*\.rows': .*; lower limit='8GB'"):
+        with raises(bu.ArgumentError):
             bu.Cached(slow, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -9,6 +9,7 @@ from PIL import Image
 
 from batchup_ng.accessors.image_files import ImageFiles
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
+from tests.messages import raises
 
 from .image_helpers import by_pillow, paths_of_all_kinds
 
@@ -46,41 +47,33 @@ def test_paths_may_be_a_column_of_a_table_by_position(tmp_path, dtype):
     paths = paths_of_all_kinds(tmp_path)
     table = pandas.DataFrame({"path": pandas.Series(paths, index=[5, 4, 3, 2, 1, 0], dtype=dtype)})
     np.testing.assert_array_equal(ImageFiles(table["path"], 4)[2], by_pillow(paths[2], (4, 4)), strict=True)
-    with pytest.raises(ArgumentTypeError, match=r"paths must be a sequence .*one column of a table.*, not DataFrame"):
+    with raises(ArgumentTypeError):
         ImageFiles(table)
 
 
 @pytest.mark.parametrize(
-    ("paths", "remedy"),
-    [
-        ("one.jpg", r"not the one path .*; pass \[.*one\.jpg.*\]"),
-        (b"one.jpg", r"not the one path .*; pass \[.*one\.jpg.*\]"),
-        (Path("one.jpg"), r"not the one path .*; pass \[.*one\.jpg.*\]"),
-        ("data/*.png", r"pass sorted\(glob\.glob\('data/\*\.png'\)\)"),
-        ("data/**/?.png", r"pass sorted\(glob\.glob\('data/\*\*/\?\.png', recursive=True\)\)"),
-        (Path().glob("*.png"), r"sorted\(paths\).*Path\.glob"),
-    ],
+    "paths", ["one.jpg", b"one.jpg", Path("one.jpg"), "data/*.png", "data/**/?.png", Path().glob("*.png")]
 )
-def test_one_path_a_pattern_and_a_search_are_refused_with_a_remedy(paths, remedy):
-    with pytest.raises(ArgumentTypeError, match=remedy):
+def test_one_path_a_pattern_and_a_search_are_refused_with_a_remedy(paths):
+    with raises(ArgumentTypeError):
         ImageFiles(paths)
 
 
 @pytest.mark.parametrize("paths", [{"a.jpg"}, {"a.jpg": 0}, iter(["a"]), 3, None, np.array([["a"]]), np.array("a")])
 def test_what_is_no_sequence_is_refused(paths):
-    with pytest.raises(ArgumentTypeError, match="paths must be a sequence"):
+    with raises(ArgumentTypeError):
         ImageFiles(paths)
 
 
 @pytest.mark.parametrize("paths", [[], (), np.array([], dtype=str)])
 def test_no_paths_are_refused(paths):
-    with pytest.raises(ArgumentError, match="paths must hold at least one path"):
+    with raises(ArgumentError):
         ImageFiles(paths)
 
 
 @pytest.mark.parametrize("odd", [3, None, float("nan"), b"b.jpg", OwnPath(b"b.jpg"), ["b.jpg"], io.BytesIO(b"")])
 def test_what_is_no_path_is_refused_with_its_position(odd):
-    with pytest.raises(ArgumentTypeError, match=r"paths must hold str or os\.PathLike; at 1 it holds"):
+    with raises(ArgumentTypeError):
         ImageFiles(["a.jpg", odd])
 
 
@@ -107,33 +100,33 @@ def test_relative_paths_stay_what_they_were_when_the_program_goes_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error"),
     [
-        ({"mode": "rgb"}, ArgumentError, "mode must be one of 'RGB', 'L', 'RGBA', not 'rgb'"),
-        ({"mode": None}, ArgumentError, "mode must be one of"),
-        ({"resize": "bilinaer"}, ArgumentError, "resize must be one of .*; did you mean 'bilinear'"),
-        ({"size": 0}, ArgumentError, "size must be at least 1, not 0"),
-        ({"size": 2.5}, ArgumentTypeError, "size must be a whole number, not 2.5"),
-        ({"size": (4, -1)}, ArgumentError, r"size\[1\], the width, must be at least 1, not -1"),
-        ({"size": (0, 4)}, ArgumentError, r"size\[0\], the height, must be at least 1, not 0"),
-        ({"size": (4, 4, 3)}, ArgumentError, r"size must be an int or \(height, width\), not \(4, 4, 3\)"),
-        ({"size": "44"}, ArgumentTypeError, "size must be a whole number, not '44'"),
-        ({"dtype": str}, ArgumentError, "dtype must be numeric and hold all of 0–255, not <U0"),
-        ({"dtype": object}, ArgumentError, "dtype must be numeric .*, not object"),
-        ({"dtype": bool}, ArgumentError, "dtype must be numeric .*, not bool"),
-        ({"dtype": np.int8}, ArgumentError, "dtype must be numeric and hold all of 0–255, not int8"),
-        ({"dtype": "float33"}, ArgumentTypeError, "dtype must be a NumPy dtype, not 'float33'"),
-        ({"dtype": None}, ArgumentTypeError, "dtype must be a NumPy dtype, not None"),
-        ({"max_pixels": 0}, ArgumentError, "max_pixels must be at least 1"),
-        ({"max_pixels": None}, ArgumentTypeError, "max_pixels must be a whole number"),
-        ({"crop": "centre"}, ArgumentError, "crop must be one of 'center', 'random'"),
-        ({"crop": 5}, ArgumentTypeError, "crop must be None, 'center', 'random'"),
-        ({"crop": "center"}, ArgumentError, "crop= needs size="),
-        ({"decoder": "turbo"}, ArgumentError, "decoder must be one of 'auto'"),
+        ({"mode": "rgb"}, ArgumentError),
+        ({"mode": None}, ArgumentError),
+        ({"resize": "bilinaer"}, ArgumentError),
+        ({"size": 0}, ArgumentError),
+        ({"size": 2.5}, ArgumentTypeError),
+        ({"size": (4, -1)}, ArgumentError),
+        ({"size": (0, 4)}, ArgumentError),
+        ({"size": (4, 4, 3)}, ArgumentError),
+        ({"size": "44"}, ArgumentTypeError),
+        ({"dtype": str}, ArgumentError),
+        ({"dtype": object}, ArgumentError),
+        ({"dtype": bool}, ArgumentError),
+        ({"dtype": np.int8}, ArgumentError),
+        ({"dtype": "float33"}, ArgumentTypeError),
+        ({"dtype": None}, ArgumentTypeError),
+        ({"max_pixels": 0}, ArgumentError),
+        ({"max_pixels": None}, ArgumentTypeError),
+        ({"crop": "centre"}, ArgumentError),
+        ({"crop": 5}, ArgumentTypeError),
+        ({"crop": "center"}, ArgumentError),
+        ({"decoder": "turbo"}, ArgumentError),
     ],
 )
-def test_a_bad_option_is_refused_when_the_accessor_is_made(options, error, words):
-    with pytest.raises(error, match=words):
+def test_a_bad_option_is_refused_when_the_accessor_is_made(options, error):
+    with raises(error):
         ImageFiles(["never_opened.jpg"], **options)
 
 

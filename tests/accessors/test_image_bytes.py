@@ -8,6 +8,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract
+from tests.messages import raises
 
 from .image_helpers import by_pillow, files_of_all_kinds, paths_of_all_kinds
 
@@ -72,29 +73,29 @@ def test_the_rows_of_a_batch_are_asked_for_at_once():
 def test_a_broken_picture_is_named_as_the_accessor_names_it():
     encoded = list(files_of_all_kinds().values())
     encoded[1] = encoded[1][:40]
-    with pytest.raises(SampleReadError, match="picture 1, 'key 1', cannot be decoded") as caught:
+    with raises(SampleReadError) as caught:
         bu.ImageBytes(Numbered(encoded), 8)[:]
     assert caught.value.source == "key 1"
-    with pytest.raises(SampleReadError, match="picture 1 cannot be decoded"):
+    with raises(SampleReadError):
         bu.ImageBytes(encoded, 8)[:]
 
 
 @pytest.mark.parametrize("row", [None, "text", 3.5, [1, 2, 300]])
 def test_a_row_that_is_no_bytes_is_an_error_of_that_row(row):
-    with pytest.raises(SampleReadError, match="picture 1 cannot be decoded"):
+    with raises(SampleReadError):
         bu.ImageBytes([files_of_all_kinds()["a.jpg"], row], 8)[1]
 
 
 @pytest.mark.parametrize("encoded", [b"\xff\xd8\xff", "picture.jpg", 5, Path("folder")])
 def test_what_is_no_list_of_bytes_is_refused(encoded):
-    with pytest.raises(ArgumentTypeError, match="encoded must be a list of bytes"):
+    with raises(ArgumentTypeError):
         bu.ImageBytes(encoded)
 
 
 def test_a_column_of_pandas_is_refused_whose_labels_would_give_other_pictures():
     pandas = pytest.importorskip("pandas")
     shuffled = pandas.Series(list(files_of_all_kinds().values()))[::-1]
-    with pytest.raises(ArgumentTypeError, match=r"encoded is a pandas Series.*pass \.to_numpy"):
+    with raises(ArgumentTypeError):
         bu.ImageBytes(shuffled, 8)
     np.testing.assert_array_equal(bu.ImageBytes(shuffled.to_numpy(), 8)[0], bu.ImageBytes([shuffled.iloc[0]], 8)[0])
 
@@ -102,7 +103,7 @@ def test_a_column_of_pandas_is_refused_whose_labels_would_give_other_pictures():
 def test_a_column_of_pyarrow_is_refused_and_its_list_taken():
     pyarrow = pytest.importorskip("pyarrow")
     column = pyarrow.chunked_array([list(files_of_all_kinds().values())])
-    with pytest.raises(ArgumentTypeError, match=r"encoded is a pyarrow ChunkedArray.*pass .*\.to_pylist"):
+    with raises(ArgumentTypeError):
         bu.ImageBytes(column, 8)
     assert bu.ImageBytes(column.to_pylist(), 8)[[1, 0]].shape == (2, 8, 8, 3)
 
@@ -117,5 +118,5 @@ def test_dicts_are_the_same_pictures_as_their_bytes():
     encoded = list(files_of_all_kinds().values())
     dicts = [{"bytes": each, "path": "x.png"} for each in encoded]
     assert bu.ImageBytes(dicts, 8).fingerprint() == bu.ImageBytes(encoded, 8).fingerprint()
-    with pytest.raises(SampleReadError, match="picture 0 cannot be decoded"):
+    with raises(SampleReadError):
         bu.ImageBytes([{"path": "x.png"}], 8)[0]

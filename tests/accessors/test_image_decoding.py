@@ -10,6 +10,7 @@ from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.accessors import image_decoding
+from tests.messages import raises
 
 from .image_helpers import by_pillow, colours, paths_of_all_kinds, save
 
@@ -202,28 +203,24 @@ def test_random_crops_are_drawn_for_the_sample_in_each_pool(tmp_path, pools):
 
 @pytest.mark.parametrize("accessor", [bu.ImageFiles, bu.ImageBytes])
 def test_options_of_others_are_told_what_they_are_here(accessor):
-    for option, words in (
-        ("resample", "pass the filter as resize="),
-        ("transform", r"source\.map"),
-        ("siez", "'size'"),
-    ):
-        with pytest.raises(bu.errors.ArgumentTypeError, match=words):
+    for option in ("resample", "transform", "siez"):
+        with raises(bu.errors.ArgumentTypeError):
             accessor([b""], **{option: 5})
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    "make",
     [
-        (lambda: bu.CenterCrop(0.0), "fraction must be above 0"),
-        (lambda: bu.CenterCrop(1.5), "fraction must be above 0"),
-        (lambda: bu.RandomResizedCrop((0.5, 0.1)), "scale must be .least, most., .*; swap them"),
-        (lambda: bu.RandomResizedCrop((0.5, 1.1)), r"scale\[1\] must be above 0 and at most 1, not 1.1"),
-        (lambda: bu.RandomResizedCrop(ratio=(0.0, 1.0)), r"ratio\[0\] must be above 0"),
-        (lambda: bu.RandomResizedCrop(ratio=(1.0, np.inf)), r"ratio\[1\] must be above 0"),
-        (lambda: bu.CenterCrop("most"), "fraction must be a number"),
-        (lambda: bu.RandomResizedCrop(0.5), "scale must be a pair of numbers"),
+        lambda: bu.CenterCrop(0.0),
+        lambda: bu.CenterCrop(1.5),
+        lambda: bu.RandomResizedCrop((0.5, 0.1)),
+        lambda: bu.RandomResizedCrop((0.5, 1.1)),
+        lambda: bu.RandomResizedCrop(ratio=(0.0, 1.0)),
+        lambda: bu.RandomResizedCrop(ratio=(1.0, np.inf)),
+        lambda: bu.CenterCrop("most"),
+        lambda: bu.RandomResizedCrop(0.5),
     ],
 )
-def test_wrong_crops(make, words):
-    with pytest.raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError), match=words):
+def test_wrong_crops(make):
+    with raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError)):
         make()

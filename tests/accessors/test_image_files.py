@@ -7,6 +7,7 @@ from PIL import Image
 from batchup_ng.accessors.image_files import ImageFiles
 from batchup_ng.errors import ArgumentError
 from batchup_ng.testing.accessors import AccessorContract
+from tests.messages import raises
 
 from .image_helpers import by_pillow, colours, paths_of_all_kinds, save
 
@@ -47,9 +48,7 @@ def test_all_arrays_are_the_callers_to_write_to(picture, size):
     assert all(row.flags.writeable for row in files[:])
 
 
-@pytest.mark.parametrize(
-    ("mode", "shape"), [("RGB", (1, 4, 6, 3)), ("L", (1, 4, 6)), ("RGBA", (1, 4, 6, 4))]
-)
+@pytest.mark.parametrize(("mode", "shape"), [("RGB", (1, 4, 6, 3)), ("L", (1, 4, 6)), ("RGBA", (1, 4, 6, 4))])
 def test_the_mode_gives_the_last_axis(picture, mode, shape):
     files = ImageFiles([picture], (4, 6), mode, np.uint16)
     assert files.shape == files[:].shape == shape
@@ -60,7 +59,7 @@ def test_without_a_size_there_is_no_shape(picture):
     files = ImageFiles([picture])
     assert not hasattr(files, "shape")
     assert files.dtype == np.uint8
-    with pytest.raises(AttributeError, match="pass size="):
+    with raises(AttributeError):
         files.shape  # noqa: B018 - the attribute itself is what is tested
 
 
@@ -108,5 +107,5 @@ def test_read_into_without_a_size_takes_pictures_of_one_size(tmp_path):
 
 @pytest.mark.parametrize("shape", [(1, 6, 8), (1, 6, 8, 4), (1, 6, 9, 3), (1, 8, 6, 3), (2, 6, 8, 3)])
 def test_read_into_refuses_another_shape(picture, shape):
-    with pytest.raises(ArgumentError, match="out must have"):
+    with raises(ArgumentError):
         ImageFiles([picture], (6, 8)).read_into(np.array([0]), np.empty(shape))

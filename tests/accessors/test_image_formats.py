@@ -10,6 +10,7 @@ from PIL import Image, features
 
 from batchup_ng.accessors.image_files import ImageFiles
 from batchup_ng.errors import SampleReadError
+from tests.messages import raises
 
 from .image_helpers import by_pillow, colours, png_chunk, save
 
@@ -69,7 +70,7 @@ def test_12_bits_in_a_tiff_file_are_scaled_by_their_own_white(tmp_path):
 @pytest.mark.parametrize("mode", ["I", "F"])
 def test_32_bits_have_no_known_range_and_are_refused(tmp_path, mode):
     path = save(tmp_path / "deep.tif", Image.new(mode, (4, 4)))
-    with pytest.raises(SampleReadError, match=f"pixels of mode '{mode}' have no known range") as caught:
+    with raises(SampleReadError) as caught:
         ImageFiles([path])[0]
     assert caught.value.source == path
 

@@ -14,6 +14,7 @@ from batchup_ng.accessors.map_style import MapStyle
 from batchup_ng.errors import ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, assert_same_rows
 from batchup_ng.testing.sources import assert_same_batch
+from tests.messages import raises
 
 VECTORS = np.random.default_rng(3).normal(size=(5, 2, 3)).astype(np.float32)
 
@@ -136,7 +137,7 @@ def test_pictures_stay_pictures():
 def test_a_tensor_that_numpy_cannot_take_is_an_error_with_its_row():
     torch = pytest.importorskip("torch", reason="tensors are what is read")
     dataset = Listed([torch.ones(2), torch.ones(2, requires_grad=True)])
-    with pytest.raises(SampleReadError, match="row 1 has a Tensor that NumPy cannot take") as caught:
+    with raises(SampleReadError) as caught:
         MapStyle(dataset)[[0, 1]]
     assert caught.value.source == 1
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -145,33 +146,23 @@ def test_a_tensor_that_numpy_cannot_take_is_an_error_with_its_row():
 @pytest.mark.parametrize("of_one_shape", [True, False])
 def test_a_masked_array_is_an_error_with_its_row(of_one_shape):
     dataset = Listed([np.ones(2), np.ma.masked_array([1.0, 2.0, 3.0][of_one_shape:], mask=True)])
-    with pytest.raises(SampleReadError, match=r"row 1 has a masked array.*x\.filled\(value\)") as caught:
+    with raises(SampleReadError) as caught:
         MapStyle(dataset)[[0, 1]]
     assert caught.value.source == 1
 
 
-@pytest.mark.parametrize(
-    ("odd", "words"),
-    [
-        ((1, 2, 3), "a tuple of 3"),
-        ({"x": 1}, r"a mapping with the keys \[\"'x'\"\]"),
-        (5, "a number or array"),
-        ("text", "a string or other object"),
-        (None, "a string or other object"),
-        ([1, 2], "a string or other object"),
-    ],
-)
-def test_a_sample_of_another_structure_is_an_error_with_its_row(odd, words):
+@pytest.mark.parametrize("odd", [(1, 2, 3), {"x": 1}, 5, "text", None, [1, 2]])
+def test_a_sample_of_another_structure_is_an_error_with_its_row(odd):
     accessor = MapStyle(Listed([(1, 2), (3, 4), odd, (5, 6)]))
-    with pytest.raises(SampleReadError, match=f"row 2 holds {words}, row 3 holds a tuple of 2") as caught:
+    with raises(SampleReadError) as caught:
         accessor[np.array([3, 0, 2])]
     assert caught.value.source == 2
 
 
 def test_a_structure_that_differs_deep_inside_is_an_error_with_its_row():
-    with pytest.raises(SampleReadError, match="row 1 holds a mapping"):
+    with raises(SampleReadError):
         stacked((1, {"a": 1}), (2, {"b": 1}))
-    with pytest.raises(SampleReadError, match="row 1 holds a string or other object, row 0 holds a number or array"):
+    with raises(SampleReadError):
         stacked(1, None)
 
 
@@ -193,11 +184,11 @@ def test_a_data_set_that_can_is_asked_once():
     assert dataset.asked == [[4, 0, 2]]
 
 
-@pytest.mark.parametrize(("answer", "words"), [([1], "1 samples"), ({"x": [1, 2]}, "a dict"), (None, "a NoneType")])
-def test_a_wrong_answer_from_getitems_is_refused(answer, words):
+@pytest.mark.parametrize("answer", [[1], {"x": [1, 2]}, None])
+def test_a_wrong_answer_from_getitems_is_refused(answer):
     dataset = AtOnce([1, 2])
     dataset.__getitems__ = lambda rows: answer
-    with pytest.raises(ArgumentTypeError, match=f"__getitems__ of AtOnce must .* the 2 rows asked for, not {words}"):
+    with raises(ArgumentTypeError):
         MapStyle(dataset)[:]
 
 
@@ -206,18 +197,18 @@ def test_an_error_of_the_data_set_arrives_as_it_is():
         def __getitem__(self, row):
             raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
+    with raises(KeyError):
         MapStyle(Broken([1, 2]))[:]
 
 
-@pytest.mark.parametrize(("dataset", "missing"), [(iter([1]), "__len__"), ({1, 2}, "__getitem__"), (7, "__len__")])
-def test_a_data_set_without_one_of_the_methods_is_refused(dataset, missing):
-    with pytest.raises(ArgumentTypeError, match=f"has no {missing}; give a stream of batches to IteratorDataSource"):
+@pytest.mark.parametrize("dataset", [iter([1]), {1, 2}, 7])
+def test_a_data_set_without_one_of_the_methods_is_refused(dataset):
+    with raises(ArgumentTypeError):
         MapStyle(dataset)
 
 
 def test_a_mapping_of_splits_is_refused_with_its_keys():
-    with pytest.raises(ArgumentTypeError, match=r"is a mapping with the keys 'train', 'test'; .*dataset\['train'\]"):
+    with raises(ArgumentTypeError):
         MapStyle({"train": [1], "test": [2]})
 
 
@@ -252,18 +243,18 @@ def test_row_numbers_are_those_of_numpy(n, data):
     "key", ["0", 1.0, None, True, (0, 1), [0.5], [[0, 1]], np.zeros((1, 1), int), np.array(1.0), [None]]
 )
 def test_another_kind_of_index_is_refused(key):
-    with pytest.raises(ArgumentTypeError, match="an index must be a whole number, a slice"):
+    with raises(ArgumentTypeError):
         MapStyle(Listed([1, 2]))[key]
 
 
 @pytest.mark.parametrize("key", [5, -6, 2**70, [0, 5], np.array([-6]), np.array([2**63], np.uint64)])
 def test_a_row_out_of_range_names_the_number_of_rows(key):
-    with pytest.raises(IndexError, match="out of range for 5 rows"):
+    with raises(IndexError):
         MapStyle(Listed(range(5)))[key]
 
 
 def test_a_mask_of_another_length_names_both():
-    with pytest.raises(IndexError, match="one entry for each of the 5 rows, not 2"):
+    with raises(IndexError):
         MapStyle(Listed(range(5)))[np.array([True, False])]
 
 

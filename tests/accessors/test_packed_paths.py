@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors.packed_paths import PackedPaths, packed_paths
+from tests.messages import raises
 
 packed_paths_module = importlib.import_module(PackedPaths.__module__)
 any_text = st.text(st.characters(exclude_categories=()))
@@ -46,7 +47,7 @@ def test_more_paths_than_are_packed_at_once(small_pieces: int) -> None:
     count = 2 * small_pieces + 3
     packed = PackedPaths(Path(f"{row}") for row in range(count))
     assert list(packed) == list(map(str, range(count)))
-    with pytest.raises(bu.ArgumentTypeError, match=r"at \d+ it holds b'x'") as caught:
+    with raises(bu.ArgumentTypeError) as caught:
         PackedPaths([*["a"] * (small_pieces + 1), b"x"])  # type: ignore[list-item]  # which is wrong
     assert f"at {small_pieces + 1} " in str(caught.value)
     assert repr(packed) == f"<{count} paths: '0', '1', '2', ...>"

@@ -11,6 +11,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.accessors import AccessorContract, Made
+from tests.messages import raises
 
 VALUES = np.arange(20 * 2, dtype=np.int16).reshape(20, 2)
 OFFSETS = [1, 4, 4, 9, 10, 19]
@@ -87,19 +88,19 @@ def test_a_source_says_what_it_is_and_runs_no_code_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "offsets", "error", "told"),
+    ("values", "offsets", "error"),
     [
-        (VALUES, [0, 5, 3], ArgumentError, r"must not decrease, and go from 5 to 3 at row 1"),
-        (VALUES, [-1, 5], ArgumentError, r"between 0 and 20, the number of values, and reach from -1 to 5"),
-        (VALUES, [0, 21], ArgumentError, r"reach from 0 to 21"),
-        (VALUES, [[0, 2]], ArgumentTypeError, r"one dimension.*pass numpy\.concatenate"),
-        (VALUES, [0.0, 2.0], ArgumentTypeError, r"whole numbers"),
-        (VALUES, [], ArgumentTypeError, r"one more than rows"),
-        ([[1], [2]], [0, 2], ArgumentTypeError, r"values must be an array.* not list; pass numpy\.concatenate"),
+        (VALUES, [0, 5, 3], ArgumentError),
+        (VALUES, [-1, 5], ArgumentError),
+        (VALUES, [0, 21], ArgumentError),
+        (VALUES, [[0, 2]], ArgumentTypeError),
+        (VALUES, [0.0, 2.0], ArgumentTypeError),
+        (VALUES, [], ArgumentTypeError),
+        ([[1], [2]], [0, 2], ArgumentTypeError),
     ],
 )
-def test_offsets_are_checked(values: Any, offsets: Any, error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_offsets_are_checked(values: Any, offsets: Any, error: type[Exception]) -> None:
+    with raises(error):
         bu.Ragged(values, offsets)
     assert len(bu.Ragged(VALUES, [7])) == 0
 

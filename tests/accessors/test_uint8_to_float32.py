@@ -1,6 +1,5 @@
 """ImageArrayUInt8ToFloat32 keeps the accessor contract, with the bits of BatchUp."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 from batchup_ng.accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.accessors import AccessorContract
+from tests.messages import raises
 
 PICTURES = np.random.default_rng(5).integers(0, 256, (6, 3, 2), dtype=np.uint8)
 LIMITS = st.floats(-1e6, 1e6, allow_nan=False)
@@ -92,7 +92,7 @@ def test_the_array_inside_is_kept_and_not_written_to():
 def test_an_inner_array_without_a_shape_leaves_it_without_one():
     array = ImageArrayUInt8ToFloat32(Ragged([np.zeros((1, 1), np.uint8)]))
     assert not hasattr(array, "shape")
-    with pytest.raises(AttributeError, match="Ragged"):
+    with raises(AttributeError):
         array.shape  # noqa: B018 - the attribute itself is what is tested
 
 
@@ -104,14 +104,14 @@ def test_several_axes_may_be_indexed_at_once():
 
 @pytest.mark.parametrize(("shape", "dtype"), [((3, 3, 2), np.float32), ((2, 3, 2), np.float64), ((2, 3), np.float32)])
 def test_an_output_of_another_shape_or_dtype_is_refused(shape, dtype):
-    with pytest.raises(ArgumentError, match=r"out must be \(2, 3, 2\) float32"):
+    with raises(ArgumentError):
         ImageArrayUInt8ToFloat32(PICTURES).read_into(np.array([0, 1]), np.empty(shape, dtype))
 
 
 def test_what_is_no_accessor_and_limits_that_are_no_numbers_are_refused():
-    with pytest.raises(ArgumentTypeError, match="arr_u8 must have __len__ and __getitem__"):
+    with raises(ArgumentTypeError):
         ImageArrayUInt8ToFloat32(3)
-    with pytest.raises(ArgumentTypeError, match="val_upper must be a number, not 'one'"):
+    with raises(ArgumentTypeError):
         ImageArrayUInt8ToFloat32(PICTURES, 0.0, "one")
 
 

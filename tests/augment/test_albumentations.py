@@ -15,6 +15,7 @@ from batchup_ng import augment
 from batchup_ng.augment.base import copied
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from tests.augment.helpers import images, rng
+from tests.messages import raises
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the library's own
 
@@ -76,7 +77,7 @@ def test_pictures_of_several_sizes_become_an_array_where_the_pipeline_gives_them
     assert cropping(pictures, rng=rng(2))[0].shape == (2, 16, 16, 3)
     noisy = augment.albumentations(A.GaussNoise(p=1))
     assert [one.shape for one in noisy(pictures, rng=rng(2))[0]] == [(20, 30, 3), (25, 30, 3)]
-    with pytest.raises(ArgumentTypeError, match="images must be a NumPy array, not a list"):
+    with raises(ArgumentTypeError):
         augment.compose(noisy, augment.flip())(pictures, rng=rng(2))
 
 
@@ -84,7 +85,7 @@ def test_results_in_another_layout_come_last(A: Any) -> None:
     to_chw = augment.albumentations(A.Compose([A.Normalize(), A.Lambda(image=channels_first)]))
     (x,) = to_chw(images(), rng=rng(6))
     assert (x.shape, x.dtype) == ((6, 3, 20, 30), np.float32)
-    with pytest.raises(ArgumentError, match=r"channels\), with 1 to 4 channels"):
+    with raises(ArgumentError):
         augment.compose(to_chw, augment.flip())(images(), rng=rng(6))
 
 
@@ -94,9 +95,9 @@ def channels_first(image: np.ndarray, **_: Any) -> np.ndarray:
 
 def test_what_is_no_pipeline_is_refused() -> None:
     for wrong in (None, len, "flip"):
-        with pytest.raises(ArgumentTypeError, match=r"transform must be a pipeline of Albumentations 2.*pip install"):
+        with raises(ArgumentTypeError):
             augment.albumentations(wrong)
-    with pytest.raises(ArgumentTypeError, match=r"must be an operation of batchup_ng\.augment.*albumentations"):
+    with raises(ArgumentTypeError):
         augment.compose(len)  # type: ignore[arg-type]
 
 

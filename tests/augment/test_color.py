@@ -12,6 +12,7 @@ import pytest
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError
 from tests.augment.helpers import images, ramp, rng
+from tests.messages import raises
 
 pytest.importorskip("cv2", reason="OpenCV, which changes colours, is not installed")
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -105,21 +106,15 @@ def test_a_blur_leaves_a_ramp_as_it_is() -> None:
 
 @pytest.mark.parametrize("operation", [augment.color_jitter(brightness=0.5), augment.grayscale(p=1.0)], ids=str)
 def test_colors_need_three_channels(operation: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"images must have 3 channels.*not 1; read them as RGB"):
+    with raises(ArgumentError):
         operation(images(channels=1), rng=rng(6))
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"brightness": -1}, "brightness must be at least 0, and finite, not -1"),
-        ({"contrast": (1, float("inf"))}, r"contrast\[1\] must be at least 0, and finite, not inf"),
-        ({"hue": 0.7}, "hue must be between 0 and 0.5"),
-        ({"saturation": (2, 1)}, r"saturation must be \(low, high\)"),
-    ],
+    "options", [{"brightness": -1}, {"contrast": (1, float("inf"))}, {"hue": 0.7}, {"saturation": (2, 1)}]
 )
-def test_options_are_checked_when_made(options: Any, text: str) -> None:
-    with pytest.raises(ArgumentError, match=text):
+def test_options_are_checked_when_made(options: Any) -> None:
+    with raises(ArgumentError):
         augment.color_jitter(**options)
-    with pytest.raises(ArgumentError, match=r"sigma\[0\] must be between"):
+    with raises(ArgumentError):
         augment.blur((0.0, 1.0))

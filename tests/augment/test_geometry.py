@@ -14,6 +14,7 @@ import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from tests.augment.helpers import images, ramp, rng, without_opencv
+from tests.messages import raises
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
@@ -44,7 +45,7 @@ def test_a_crop_is_a_window_of_the_padded_image(
     x = images(3, (height, width))
     crop = augment.random_crop((tall, wide), padding=padding, fill=(1, 2, 3))
     if tall > height + 2 * padding or wide > width + 2 * padding:
-        with pytest.raises(ArgumentError, match=r"size must be at most that of the images with their padding"):
+        with raises(ArgumentError):
             crop(x, rng=rng(3))
         return
     padded = np.full((3, height + 2 * padding, width + 2 * padding, 3), (1, 2, 3), np.uint8)
@@ -166,28 +167,28 @@ def test_a_colour_is_rounded_and_clipped_to_uint8(name: str, fill: Any, held: tu
 @pytest.mark.parametrize("name", FILLED)
 def test_a_colour_of_another_number_of_channels_is_refused(name: str) -> None:
     pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
-    with pytest.raises(ArgumentError, match=r"fill must be a number, or one for each of the 3 channels, not \(1, 2\)"):
+    with raises(ArgumentError):
         FILLED[name]((1, 2))(images(), rng=rng(6))
 
 
 @pytest.mark.parametrize(
-    ("make", "text"),
+    "make",
     [
-        (lambda: augment.flip(p=1.5), "p must be between 0 and 1, not 1.5"),
-        (lambda: augment.random_crop((1, 2, 3)), r"size must be an int or \(height, width\)"),
-        (lambda: augment.random_crop(0), "size must be at least 1"),
-        (lambda: augment.random_crop(4, padding=-1), "padding must not be negative"),
-        (lambda: augment.resized_crop(4, scale=(0.5, 0.1)), r"scale must be \(least, most\)"),
-        (lambda: augment.resized_crop(4, ratio=(0, 1)), r"ratio\[0\] must be above 0"),
-        (lambda: augment.affine(rotate=400), "rotate must be between 0 and 360"),
-        (lambda: augment.affine(shear=(-90, 0)), r"shear\[0\] must be between -80 and 80"),
-        (lambda: augment.cutout(scale=(0.1, 2)), r"scale\[1\] must be between 0 and 1"),
-        (lambda: augment.flip(p="often"), "p must be a number, not 'often'"),  # type: ignore[arg-type]
-        (lambda: augment.flip(vertical=1), "vertical must be True or False"),  # type: ignore[arg-type]
-        (lambda: augment.cutout(scale=0.5), "scale must be a pair of numbers"),  # type: ignore[arg-type]
+        lambda: augment.flip(p=1.5),
+        lambda: augment.random_crop((1, 2, 3)),
+        lambda: augment.random_crop(0),
+        lambda: augment.random_crop(4, padding=-1),
+        lambda: augment.resized_crop(4, scale=(0.5, 0.1)),
+        lambda: augment.resized_crop(4, ratio=(0, 1)),
+        lambda: augment.affine(rotate=400),
+        lambda: augment.affine(shear=(-90, 0)),
+        lambda: augment.cutout(scale=(0.1, 2)),
+        lambda: augment.flip(p="often"),  # type: ignore[arg-type]
+        lambda: augment.flip(vertical=1),  # type: ignore[arg-type]
+        lambda: augment.cutout(scale=0.5),  # type: ignore[arg-type]
     ],
 )
-def test_options_are_checked_when_made(make: Any, text: str) -> None:
+def test_options_are_checked_when_made(make: Any) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
-    with pytest.raises((ArgumentError, ArgumentTypeError), match=text):
+    with raises((ArgumentError, ArgumentTypeError)):
         make()

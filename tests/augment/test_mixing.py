@@ -10,6 +10,7 @@ import pytest
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from tests.augment.helpers import images, rng
+from tests.messages import raises
 
 N = 40
 LABELS = np.arange(N) % 5
@@ -82,21 +83,21 @@ def test_floats_as_labels_are_mixed_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "options", "error", "text"),
+    ("batch", "options", "error"),
     [
-        ((images(),), {}, ArgumentTypeError, r"mixup needs labels beside the images.*compose\(label=\)"),
-        ((images(), list("abcdef")), {}, ArgumentTypeError, "mixup needs labels"),
-        ((images(), np.arange(6)), {}, ArgumentError, "mixup needs num_classes="),
-        ((images(), np.arange(6)), {"num_classes": 5}, ArgumentError, "labels must be below num_classes, 5.*0 to 5"),
-        ((images(), np.arange(6) - 1), {"num_classes": 9}, ArgumentError, "not negative; they are -1 to 4"),
+        ((images(),), {}, ArgumentTypeError),
+        ((images(), list("abcdef")), {}, ArgumentTypeError),
+        ((images(), np.arange(6)), {}, ArgumentError),
+        ((images(), np.arange(6)), {"num_classes": 5}, ArgumentError),
+        ((images(), np.arange(6) - 1), {"num_classes": 9}, ArgumentError),
     ],
 )
-def test_labels_are_checked(batch: Any, options: Any, error: Any, text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_labels_are_checked(batch: Any, options: Any, error: Any) -> None:
+    with raises(error):
         augment.mixup(**options)(*batch, rng=rng(6))
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0}, {"num_classes": 0}, {"p": 2}])
 def test_options_are_checked_when_made(options: Any) -> None:
-    with pytest.raises(ArgumentError, match=f"{next(iter(options))} must be"):
+    with raises(ArgumentError):
         augment.cutmix(**options)

@@ -10,6 +10,7 @@ import pytest
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from tests.augment.helpers import images, rng
+from tests.messages import raises
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -45,27 +46,27 @@ def test_it_draws_nothing_and_takes_images_that_lie_anyhow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "text"),
+    ("options", "error"),
     [
-        ({"std": 0.0}, ArgumentError, "std above 0"),
-        ({"mean": float("nan")}, ArgumentError, "mean must be finite"),
-        ({"mean": "imagenet"}, ArgumentTypeError, "mean must be a number, or one a channel"),
-        ({"layout": "NCWH"}, ArgumentError, "did you mean 'NCHW'"),
-        ({"dtype": np.float64}, ArgumentError, "dtype must be one of 'float32', 'float16'"),
+        ({"std": 0.0}, ArgumentError),
+        ({"mean": float("nan")}, ArgumentError),
+        ({"mean": "imagenet"}, ArgumentTypeError),
+        ({"layout": "NCWH"}, ArgumentError),
+        ({"dtype": np.float64}, ArgumentError),
     ],
 )
-def test_options_are_checked_when_made(options: Any, error: Any, text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_options_are_checked_when_made(options: Any, error: Any) -> None:
+    with raises(error):
         augment.normalize(**{"mean": 0.5, "std": 0.5, **options})
 
 
 def test_the_number_of_channels_is_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"as many channels as mean and std have numbers, not 4"):
+    with raises(ArgumentError):
         augment.normalize(MEAN, STD)(images(channels=4))
 
 
 def test_means_of_bytes_are_refused_for_bytes() -> None:
     images = np.zeros((2, 4, 4, 3), np.uint8)
-    with pytest.raises(ArgumentError, match=r"from 0 to 1 where images are uint8.*divide both by 255"):
+    with raises(ArgumentError):
         augment.normalize((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))(images)
     assert augment.normalize(123.7, 58.4)(images.astype(np.float32))[0][0, 0, 0, 0] == pytest.approx(-123.7 / 58.4)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from batchup_ng import data_source, errors, sampling, work_pool
+from tests.messages import raises
 
 from .comparing import Library
 
@@ -124,13 +125,13 @@ NOT_IMPLEMENTED: dict[str, Callable[[Library], Any]] = {
 
 @pytest.mark.parametrize("refused", VALUE_ERRORS.values(), ids=VALUE_ERRORS)
 def test_values_that_are_refused(library: Library, refused: Callable[[Library], Any]) -> None:
-    with pytest.raises(ValueError, match=r"\S"):
+    with raises(ValueError):
         refused(library)
 
 
 @pytest.mark.parametrize("refused", TYPE_ERRORS.values(), ids=TYPE_ERRORS)
 def test_types_that_are_refused(library: Library, refused: Callable[[Library], Any]) -> None:
-    with pytest.raises(TypeError, match=r"\S"):
+    with raises(TypeError):
         refused(library)
 
 
@@ -160,7 +161,7 @@ def test_an_array_without_shape_has_none_as_an_image_array(library: Library) -> 
             return np.zeros(3, np.uint8)[index]
 
     images = library.image_utils.ImageArrayUInt8ToFloat32(Bare())
-    with pytest.raises(AttributeError, match="shape"):
+    with raises(AttributeError):
         images.shape  # noqa: B018 - the attribute itself is what fails
 
 
@@ -184,7 +185,7 @@ def test_a_pool_refuses_what_it_cannot_read_by_row(pool: work_pool.AbstractWorke
 
 def test_a_pool_refuses_an_endless_concat(pool: work_pool.AbstractWorkerPool) -> None:
     par_ds = pool.parallel_data_source(data_source.ArrayDataSource([X], repeats=-1))
-    with pytest.raises(ValueError, match="n_batches"):
+    with raises(ValueError):
         par_ds.batch_map_concat(lambda x: x, 5)
 
 

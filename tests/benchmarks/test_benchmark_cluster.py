@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.__main__ import main
 from benchmarks.cluster.scenarios import HEAD, scenarios
 from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
+from tests.messages import raises
 
 FREE = Costs(
     batch_seconds=1.0, variation=0.0, batch_bytes=1, submit_seconds=0.0, take_seconds=0.0, copy_bandwidth=1e12,
@@ -181,7 +182,7 @@ def test_another_seed_draws_other_costs() -> None:
 
 
 def test_one_node_must_be_left() -> None:
-    with pytest.raises(ValueError, match="losses must leave a node"):
+    with raises(ValueError):
         Cluster((1.0, 1.0), losses=((1.0, 0), (2.0, 1)))
 
 

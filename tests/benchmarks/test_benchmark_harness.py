@@ -19,6 +19,7 @@ from benchmarks.plan import Part
 from benchmarks.records import Outcome, Reading
 from benchmarks.workloads.base import Workload
 from tests.extent import thorough
+from tests.messages import raises
 
 ROOT = Path(__file__).resolve().parents[2]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
@@ -95,7 +96,7 @@ def test_a_failure_ends_the_whole_group(ten: Workload, monkeypatch: pytest.Monke
     process = PeerProcess(peer("hangs"), PART, ten, workers=2, timeout=60)
     process.open()
     process._timeout = 0.2  # it is open, however busy the machine is
-    with pytest.raises(PeerFailed, match=r"no answer within 0\.2 s"):
+    with raises(PeerFailed):
         process.turn(0)
     assert members(process.group) == []
     process.close()

@@ -17,6 +17,7 @@ from benchmarks import trials
 from benchmarks.processes import CpuMeter, footprint, private_bytes, tree
 from benchmarks.trials import consumer, epochs, operation, run_epoch, shares, startup
 from benchmarks.workloads.base import Batch, Workload
+from tests.messages import raises
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_batches_of_one_array_count_once() -> None:
 @pytest.mark.parametrize("what", ["samples", "y_sum", "x_sum"])
 def test_what_is_not_the_workload_is_refused(what: str) -> None:
     other = Workload(**{**vars(WORKLOAD), what: 5})
-    with pytest.raises(trials.Unfair, match="of an epoch must be 5; the peer delivered"):
+    with raises(trials.Unfair):
         run_epoch(partial(Feed().epoch, 0), other, check_x=True)
 
 
@@ -55,7 +56,7 @@ def test_an_operation_is_timed_on_each_batch_of_an_epoch() -> None:
     epoch = operation(feed, WORKLOAD, 0, {})
     assert (epoch.batches, epoch.samples, epoch.bytes) == (3, 12, 96)
     assert 0 < epoch.first_batch_seconds <= epoch.seconds
-    with pytest.raises(trials.Unfair, match="samples of an epoch must be 5; the peer delivered 12"):
+    with raises(trials.Unfair):
         operation(feed, Workload(**{**vars(WORKLOAD), "samples": 5}), 0, {})
 
 

@@ -12,30 +12,31 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, InOrderNotSuppor
 from batchup_ng.memory.leases import BufferPool
 from batchup_ng.randomness import BatchKey
 from tests.data_source.source_helpers import A, draws, ids
+from tests.messages import raises
 
 
 @pytest.mark.parametrize(
-    ("data", "error", "message"),
+    ("data", "error"),
     [
-        (A, ArgumentTypeError, r"data must be a list.* or \[x\] for one$"),
-        ((A,), ArgumentTypeError, r"data must be a list .*, not a tuple; pass \[x, y\]"),
-        ([], ArgumentError, "data must hold at least one array"),
-        ([A, 3], ArgumentTypeError, r"data\[1\] is a int"),
-        ([[1, 2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
-        ([[A, A], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
-        ([[A, A[:3]], A[:2]], ArgumentTypeError, r"data\[0\] is a list.*or MapStyle\(\.\.\.\) of it where its rows"),
-        ([[[1, 2], [3]]], ArgumentTypeError, r"MapStyle"),
-        ([[np.array(1), np.array(2)]], ArgumentTypeError, r"data\[0\] is a list.*numpy.asarray"),
-        ([A, A[:3]], ArgumentError, "array 0 has length 10, while array 1 has length 3"),
+        (A, ArgumentTypeError),
+        ((A,), ArgumentTypeError),
+        ([], ArgumentError),
+        ([A, 3], ArgumentTypeError),
+        ([[1, 2]], ArgumentTypeError),
+        ([[A, A], A[:2]], ArgumentTypeError),
+        ([[A, A[:3]], A[:2]], ArgumentTypeError),
+        ([[[1, 2], [3]]], ArgumentTypeError),
+        ([[np.array(1), np.array(2)]], ArgumentTypeError),
+        ([A, A[:3]], ArgumentError),
     ],
 )
-def test_what_is_no_list_of_arrays_is_refused(data: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_what_is_no_list_of_arrays_is_refused(data: Any, error: type) -> None:
+    with raises(error):
         bu.ArrayDataSource(data)
 
 
 def test_arrays_that_are_no_list_are_told_from_the_rows_to_hand_out() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"pass \[x, y\], .* the second argument is `indices`, the rows"):
+    with raises(ArgumentTypeError):
         bu.ArrayDataSource(A, A)  # type: ignore[arg-type]  # on purpose
 
 
@@ -49,19 +50,19 @@ def test_what_stands_in_the_error_on_rows_of_different_lengths_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"repeats": 0}, "Invalid number of repeats"),
-        ({"indices": [10]}, "indices must be row numbers below 10.*one is 10"),
-        ({"indices": [-11]}, "one is -11"),
-        ({"sampler": bu.StandardSampler(10), "repeats": 2}, "repeats should be 1 when sampler"),
-        ({"sampler": bu.StandardSampler(10), "indices": [1]}, "indices should be None when sampler"),
+        {"repeats": 0},
+        {"indices": [10]},
+        {"indices": [-11]},
+        {"sampler": bu.StandardSampler(10), "repeats": 2},
+        {"sampler": bu.StandardSampler(10), "indices": [1]},
     ],
 )
-def test_bad_options_of_arrays_are_refused(options: Any, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
+def test_bad_options_of_arrays_are_refused(options: Any) -> None:
+    with raises(ArgumentError):
         bu.ArrayDataSource([A], **options)
-    with pytest.raises(ArgumentTypeError, match="sampler must be an AbstractSampler"):
+    with raises(ArgumentTypeError):
         bu.ArrayDataSource([A], sampler=np.arange(3))  # type: ignore[arg-type]
 
 
@@ -107,7 +108,7 @@ def test_negative_rows_count_from_the_end() -> None:
 def test_rows_out_of_range_are_refused() -> None:
     source = bu.ArrayDataSource([A, np.ones((10, 30000))])
     for rows in ([10], [-11], [3, 99]):
-        with pytest.raises(IndexError, match=r"out of (range|bounds)"):
+        with raises(IndexError):
             source.samples_by_indices_nomapping(np.array(rows))
 
 
@@ -137,7 +138,7 @@ def test_a_subclass_may_read_in_its_own_way() -> None:
     ids=lambda sampler: type(sampler).__name__,
 )
 def test_samplers_of_other_data_are_refused(sampler: Any) -> None:
-    with pytest.raises(ArgumentError, match="sampler"):
+    with raises(ArgumentError):
         bu.ArrayDataSource([A], sampler=sampler)
 
 
@@ -153,7 +154,7 @@ def test_columns_of_a_map_style_data_set_stand_side_by_side() -> None:
 def test_an_iterator_that_is_used_up_says_so() -> None:
     source = bu.IteratorDataSource(iter([(A,)]))
     assert len(ids(source)) == 1
-    with pytest.raises(ArgumentError, match=r"used up.*CallableDataSource"):
+    with raises(ArgumentError):
         ids(source)
     again = bu.IteratorDataSource([(A,)])  # type: ignore[arg-type]
     assert ids(again) == ids(again)
@@ -163,7 +164,7 @@ def test_sources_may_be_given_in_one_list() -> None:
     parts = [bu.ArrayDataSource([A]), bu.ArrayDataSource([A + 10])]
     assert ids(bu.concat(parts)) == ids(bu.concat(*parts))  # type: ignore[arg-type]
     assert len(next(bu.zip(parts).batch_iterator(3))) == 2  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match="datasets must be a list of data sources, not a ArrayDataSource"):
+    with raises(ArgumentTypeError):
         bu.CompositeDataSource(*parts)  # type: ignore[arg-type]
 
 
@@ -237,5 +238,5 @@ def test_a_shuffled_choice_has_an_order_for_each_seed_and_epoch(stratified: bool
 def test_weighted_sources_have_no_order() -> None:
     source = bu.ArrayDataSource([A], sampler=bu.WeightedSampler(np.ones(10)))
     for call in (source.batch_iterator, source.batch_indices_iterator, source.plan):
-        with pytest.raises(InOrderNotSupported, match="pass shuffle="):
+        with raises(InOrderNotSupported):
             call(4)

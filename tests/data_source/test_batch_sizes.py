@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.data_source.source_helpers import stream_of
+from tests.messages import raises, warns
 
 
 def arrays(n: int, **more: Any) -> Any:
@@ -79,7 +80,7 @@ def test_an_epoch_goes_on_with_another_batch_size_and_pool(pools: list[AbstractW
         joined = [np.concatenate(parts) for parts in zip(first, *rest, strict=True)]
         for mine, theirs in zip(joined, whole, strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    with pytest.raises(bu.StateError, match="of another source"):
+    with raises(bu.StateError):
         both(sizes=[1, 6]).batch_iterator(3, shuffle=3, state=begun.state_dict())
 
 
@@ -102,16 +103,16 @@ def test_a_bad_sample_takes_its_group_along() -> None:
     source = bu.CompositeDataSource([arrays(11), arrays(70).map(fragile)], batch_size=[1, 7])
     with bu.WorkerThreadPool(2) as pool:
         batches = pool.parallel_data_source(source, on_error="skip").batch_iterator(5)
-        with pytest.warns(bu.SampleWarning, match="left out"):
+        with warns(bu.SampleWarning):
             parts = [np.concatenate(parts).tolist() for parts in zip(*batches, strict=True)]
         assert parts[0] == [0, 1, *range(3, 10)]
         assert parts[1] == [*range(14), *range(21, 70)]
         (error,) = batches.errors
         assert error.row == (2, list(range(14, 21)))
         replaced = pool.parallel_data_source(source, on_error="replace").batch_iterator(5, shuffle=1)
-        with pytest.warns(bu.SampleWarning, match="replaced"):
+        with warns(bu.SampleWarning):
             assert [tuple(map(len, batch)) for batch in replaced] == [(5, 35), (5, 35)]
-        with pytest.raises(bu.BatchError, match=r"row \(2, \[14, 15, 16, 17, 18, 19, 20\]\)"):
+        with raises(bu.BatchError):
             list(pool.parallel_data_source(source).batch_iterator(5))
 
 
@@ -127,18 +128,18 @@ def test_groups_have_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "text"),
+    ("make", "error"),
     [
-        (lambda: both(sizes=[1]), ValueError, "one number for each of the 2 sources, not be"),
-        (lambda: both(sizes=7), ValueError, r"\[1, 7\] is 7 samples of the second"),
-        (lambda: both(sizes=[1, 0]), ValueError, r"batch_size\[1\] must be at least 1"),
-        (lambda: both(sizes=[1, 2.5]), TypeError, r"batch_size\[1\] must be a whole number"),
-        (lambda: both(trim=False), ValueError, "trim must be True with batch_size"),
-        (lambda: one_to_seven(stream_of(70)), ValueError, "random access, and one of these only streams"),
+        (lambda: both(sizes=[1]), ValueError),
+        (lambda: both(sizes=7), ValueError),
+        (lambda: both(sizes=[1, 0]), ValueError),
+        (lambda: both(sizes=[1, 2.5]), TypeError),
+        (lambda: both(trim=False), ValueError),
+        (lambda: one_to_seven(stream_of(70)), ValueError),
     ],
 )
-def test_sizes_are_checked(make: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_sizes_are_checked(make: Any, error: type[Exception]) -> None:
+    with raises(error):
         make()
 
 
@@ -146,7 +147,7 @@ def test_sizes_are_checked(make: Any, error: type[Exception], text: str) -> None
 def test_a_choice_cannot_be_put_in_groups(shuffle: Any) -> None:
     choice = bu.ChoiceDataSource([arrays(5), arrays(7)])
     rng = np.random.RandomState(1) if shuffle == "RandomState" else shuffle
-    with pytest.raises(bu.ArgumentError, match="whose samples are one sequence, not for a choice"):
+    with raises(bu.ArgumentError):
         list(bu.CompositeDataSource([arrays(5), choice], batch_size=[1, 2]).batch_iterator(2, shuffle=rng))
     ok = bu.CompositeDataSource([choice, arrays(50)], batch_size=[1, 2])
     assert all(len(u) == 2 * len(x) for x, u in ok.batch_iterator(2, shuffle=rng))
@@ -154,7 +155,7 @@ def test_a_choice_cannot_be_put_in_groups(shuffle: Any) -> None:
 
 def test_samples_of_groups_cannot_be_taken_apart() -> None:
     for use in (lambda s: s.filter(bool), lambda s: next(s.collate(list).batch_iterator(2))):
-        with pytest.raises(bu.ArgumentError, match="has parts of different batch_size, apply it to the parts before"):
+        with raises(bu.ArgumentError):
             use(both())
 
 

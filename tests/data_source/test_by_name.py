@@ -11,6 +11,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises, warns
 
 X, Y = np.arange(40.0).reshape(20, 2), np.arange(20)
 
@@ -47,9 +48,9 @@ def test_maps_are_called_by_name_and_a_dict_replaces_the_batch() -> None:
     assert next(drawn.batch_iterator(3))["noise"].shape == (3,)
     samples = named().map_samples(lambda image, label, rng: (image[0] + rng.integers(2), label), rng="sample")
     assert next(samples.batch_iterator(3))[1].tolist() == [0, 1, 2]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'label'"):
+    with raises(TypeError):
         next(named().map(lambda image: (image,)).batch_iterator(3))
-    with pytest.raises(bu.ArgumentError, match=r"must have the same names, those of the first: \['a'\]"):
+    with raises(bu.ArgumentError):
         next(named().map_samples(lambda image, label: {"a": 1, **({"b": 2} if label else {})}).batch_iterator(3))
 
 
@@ -69,7 +70,7 @@ def test_sources_side_by_side_share_one_dict() -> None:
     assert [list(part) for part in nested] == [["image", "label"]] * 2
     mixed = next(named().zip(bu.ArrayDataSource([Y])).batch_iterator(3))
     assert [type(part) for part in mixed] == [dict, np.ndarray]
-    with pytest.raises(bu.ArgumentError, match=r"have a column 'image'; map one to another name, or pass flat"):
+    with raises(bu.ArgumentError):
         next(named().zip(named()).batch_iterator(3))
 
 
@@ -77,7 +78,7 @@ def test_sources_one_after_the_other_agree_in_their_names() -> None:
     swapped = named().map(scaled)
     batch = next(named().concat(swapped).batch_iterator(40, shuffle=1))
     assert sorted(batch["label"].tolist()) == sorted([*Y, *Y])
-    with pytest.raises(bu.ArgumentError, match=r"sources\[1\] \{'label': 'array'\}"):
+    with raises(bu.ArgumentError):
         next(named().concat(named().map(lambda image, label: {"label": label})).batch_iterator(40))
 
 
@@ -85,24 +86,24 @@ def test_row_numbers_are_a_column() -> None:
     assert next(named().with_index().batch_iterator(3, shuffle=1))["index"].tolist() == [
         *next(named().batch_iterator(3, shuffle=1))["label"]
     ]
-    with pytest.raises(bu.ArgumentError, match="they have a column 'index'"):
+    with raises(bu.ArgumentError):
         next(named(include_indices=True).with_index().batch_iterator(3))
-    with pytest.raises(bu.ArgumentError, match=r"come from several sources; .*with_index on the sources"):
+    with raises(bu.ArgumentError):
         next(bu.CompositeDataSource([named(), bu.ArrayDataSource({"w": Y})]).with_index().batch_iterator(3))
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "text"),
+    ("make", "error"),
     [
-        (lambda: bu.ArrayDataSource({}), ValueError, "at least one array, and is empty"),
-        (lambda: bu.ArrayDataSource({1: Y}), TypeError, "names of data must be strings, not 1"),  # type: ignore[dict-item]
-        (lambda: bu.ArrayDataSource({"x": Y, "y": Y[1:]}), ValueError, "array 'x' has length 20, while array 'y' has"),
-        (lambda: bu.ArrayDataSource({"x": [1, 2]}), TypeError, r"data\['x'\] is a list"),
-        (lambda: bu.ArrayDataSource({"index": Y}, include_indices=True), ValueError, "has one of that name; rename it"),
+        (lambda: bu.ArrayDataSource({}), ValueError),
+        (lambda: bu.ArrayDataSource({1: Y}), TypeError),  # type: ignore[dict-item]
+        (lambda: bu.ArrayDataSource({"x": Y, "y": Y[1:]}), ValueError),
+        (lambda: bu.ArrayDataSource({"x": [1, 2]}), TypeError),
+        (lambda: bu.ArrayDataSource({"index": Y}, include_indices=True), ValueError),
     ],
 )
-def test_data_is_checked_and_columns_are_named(make: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_data_is_checked_and_columns_are_named(make: Any, error: type[Exception]) -> None:
+    with raises(error):
         make()
 
 
@@ -118,12 +119,12 @@ def test_pools_give_the_same_dicts_large_ones_in_slots(pools: list[AbstractWorke
                 transports = batches.stats()["transport"]
         assert transports["socket"] == transports["message"] == 0
     skipping = pools[0].parallel_data_source(source.map(without_five), on_error="skip").batch_iterator(16)
-    with pytest.warns(bu.SampleWarning, match="left out"):
+    with warns(bu.SampleWarning):
         assert next(skipping)["y"].tolist() == [y for y in range(16) if y != 5]
 
 
 def test_padding_by_number_is_refused_and_dicts_become_sources() -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"by name: image, label; map a function that pads"):
+    with raises(bu.ArgumentTypeError):
         next(named().map(bu.PadColumns(0)).batch_iterator(3))
     assert list(next(bu.coerce_data_source({"image": X}).batch_iterator(3))) == ["image"]
 

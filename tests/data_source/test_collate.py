@@ -12,6 +12,7 @@ from batchup_ng.data_source import PlannedDataSource
 from batchup_ng.errors import ArgumentTypeError, StateError
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 A = np.arange(23)
 
@@ -114,7 +115,7 @@ def test_an_error_names_the_function_and_the_sample(pools: list[AbstractWorkerPo
         return stacked(samples)
 
     pool = pools[processes]
-    with pytest.raises(bu.BatchError, match=r"no 17 .*row 17.*map 'choosy'") as caught:
+    with raises(bu.BatchError) as caught:
         list(pool.parallel_data_source(base().collate(choosy)).batch_iterator(5))
     assert caught.value.op == "choosy"
     skipping = pool.parallel_data_source(base().collate(choosy), on_error="skip").batch_iterator(5)
@@ -132,16 +133,16 @@ def test_a_stream_is_collated() -> None:
 def test_it_is_told_from_a_map_when_resumed() -> None:
     state = base().collate(stacked).batch_iterator(5).state_dict()
     assert len(list(base().collate(named).batch_iterator(5, state=state))) == 5
-    with pytest.raises(StateError, match=r"saved from .*CollateDataSource.*this is .*MapDataSource"):
+    with raises(StateError):
         base().map(lambda *batch: batch).batch_iterator(5, state=state)
 
 
 def test_what_is_no_function_and_what_returns_nothing_is_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="fn must be callable, not a int"):
+    with raises(ArgumentTypeError):
         base().collate(3)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ArgumentTypeError, match=r"collate function '.*lambda.*' returned None; let it return a batch"):
+    with raises(ArgumentTypeError):
         next(base().collate(lambda samples: None).batch_iterator(5))
-    with pytest.raises(TypeError, match="rng"):
+    with raises(TypeError):
         base().collate(stacked, rng="batch")  # type: ignore[call-arg]  # on purpose
 
 
@@ -149,7 +150,7 @@ def test_what_is_no_function_and_what_returns_nothing_is_refused() -> None:
 def test_a_batch_with_unequal_columns_is_not_taken_apart(mapped: Any) -> None:
     for lengths in ((2, 1), (1, 2)):
         parts = [bu.ArrayDataSource([np.arange(n)]) for n in lengths]
-        with pytest.raises(bu.ArgumentError, match=r"have 1 and 2 samples .*trim=True"):
+        with raises(bu.ArgumentError):
             list(mapped(bu.CompositeDataSource(parts, trim=False)).batch_iterator(4))
         assert len(list(mapped(bu.CompositeDataSource(parts)).batch_iterator(4))) == 1
 
@@ -212,7 +213,7 @@ def test_lists_side_by_side_stay_lists() -> None:
     for source in (lists.zip(numbers), bu.CompositeDataSource([lists, numbers])):
         assert next(source.collate(lambda samples: samples).batch_iterator(4)) == [([i, i], i) for i in range(4)]
     longer = base().map(lambda number, row: (np.repeat(number, 2), np.repeat(row, 2, 0)), resizes=True)
-    with pytest.raises(bu.ArgumentError, match=r"made \[1, 2\] samples of the same number of rows"):
+    with raises(bu.ArgumentError):
         next(base().zip(longer).collate(stacked).batch_iterator(4))
 
 

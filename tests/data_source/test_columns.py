@@ -13,6 +13,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 
 def column(data: Any) -> Any:
@@ -35,14 +36,14 @@ def test_arrays_of_pandas_become_plain() -> None:
         assert type(plain) is np.ndarray
         assert plain.dtype == np.dtype(dtype), values
         np.testing.assert_array_equal(plain[:1], np.asarray(values)[:1])
-    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas MultiIndex, which is indexed by label"):
+    with raises(ArgumentTypeError):
         bu.ArrayDataSource([pandas.MultiIndex.from_tuples([(1, 2), (3, 4)])])
-    with pytest.raises(ArgumentError, match=r"data\[0\] is a pandas \w+ with missing values, .*fillna"):
+    with raises(ArgumentError):
         column(pandas.array(["a", None], dtype="string"))
-    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a pandas Series.*to_numpy"):
+    with raises(ArgumentTypeError):
         column(pandas.Series([1, 2]))
     text = pandas.array(["x" * 20_000, *map(str, range(999))], dtype="string")
-    with pytest.raises(ArgumentError, match=r"of 20,000 characters, and .* that width; pass MapStyle\(column.tolist"):
+    with raises(ArgumentError):
         column(text)
     assert bu.ArrayDataSource([bu.MapStyle(text.tolist())])[1] == ("0",)
 
@@ -56,19 +57,19 @@ def test_arrays_of_numpy_that_are_more_become_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data",
     [
-        (np.ma.masked_array([1, 2], [0, 1]), r"data\[0\] is a masked array.*x.filled\(value\)"),
-        (["a", "bcd"], r"data\[0\] is a list.*rows; pass MapStyle\(...\) of it, whose batches have lists of text"),
-        ([1, 2], r"data\[0\] is a list.*numpy.asarray"),
-        (range(3), r"data\[0\] is a range.*numpy.asarray"),
-        (array.array("f", [1, 2]), r"data\[0\] is a array.*numpy.asarray"),
-        (memoryview(b"ab"), r"data\[0\] is a memoryview.*numpy.asarray"),
-        ({1, 2}, r"data\[0\] is a set"),
+        np.ma.masked_array([1, 2], [0, 1]),
+        ["a", "bcd"],
+        [1, 2],
+        range(3),
+        array.array("f", [1, 2]),
+        memoryview(b"ab"),
+        {1, 2},
     ],
 )
-def test_what_cannot_be_indexed_by_rows_is_refused(data: Any, message: str) -> None:
-    with pytest.raises(ArgumentTypeError, match=message):
+def test_what_cannot_be_indexed_by_rows_is_refused(data: Any) -> None:
+    with raises(ArgumentTypeError):
         column(data)
 
 
@@ -76,7 +77,7 @@ def test_a_raw_h5py_data_set_is_refused(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         stored = file.create_dataset("x", data=np.arange(5))
-        with pytest.raises(ArgumentTypeError, match=r"data\[1\] is an h5py Dataset.*rising order.*Hdf5Rows\("):
+        with raises(ArgumentTypeError):
             bu.ArrayDataSource([np.arange(5), stored])
 
 

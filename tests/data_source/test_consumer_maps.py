@@ -12,6 +12,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, BatchError, StateError
 from batchup_ng.work_pool import AbstractWorkerPool, ParallelDataSource
+from tests.messages import raises
 
 N, SIZE = 23, 4
 
@@ -113,7 +114,7 @@ def test_length_state_shards_epochs_and_counts_stay(every: list[AbstractWorkerPo
         iterator.load_state_dict(state)
         assert alike([*head, *iterator], whole)
         assert [batches.epoch for batches in outside.epochs(3, SIZE, 7) if list(batches)] == [0, 1, 2]
-        with pytest.raises(StateError, match="of another source"):
+        with raises(StateError):
             pool.parallel_data_source(numbers()).batch_iterator(SIZE, 7, state=state)
 
 
@@ -158,26 +159,26 @@ def test_an_exception_names_the_map_and_the_batch_which_is_not_lost(every: list[
         source = pool.parallel_data_source(numbers(), on_error="skip").map(breaks).map(lambda x, y: x)
         iterator = source.batch_iterator(SIZE, epoch=3)
         head = [next(iterator), next(iterator)]
-        with pytest.raises(KeyError, match=r"behind the pool, map 'breaks', epoch 3, batch 2") as told:
+        with raises(KeyError) as told:
             next(iterator)
         assert isinstance(told.value, BatchError)
         assert (told.value.op, told.value.epoch, told.value.batch) == ("breaks", 3, 2)
         state = iterator.state_dict()
         assert (state["samples"], len(head)) == (8, 2), "a state that is saved now begins with it"
-        with pytest.raises(bu.PoolClosed, match=r"broken off by an exception .*KeyError"):
+        with raises(bu.PoolClosed):
             next(iterator)
-        with pytest.raises(RuntimeError, match="map 'stops'"):
+        with raises(RuntimeError):
             next(pool.parallel_data_source(numbers()).map(stops).batch_iterator(SIZE))
-        with pytest.raises(TypeError, match="returned None"):
+        with raises(TypeError):
             next(pool.parallel_data_source(numbers()).map(lambda x, y: None).batch_iterator(SIZE))
 
 
 def test_arguments_are_checked_as_for_any_map(every: list[AbstractWorkerPool]) -> None:
     for pool in every:
         for source in (pool.parallel_data_source(numbers()), pool.prefetch(numbers())):
-            with pytest.raises(ArgumentTypeError, match="fn must be callable"):
+            with raises(ArgumentTypeError):
                 source.map(3)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="rng must be one of"):
+            with raises(ValueError):
                 source.map_samples(noisy, rng="batch")
 
 
@@ -209,8 +210,7 @@ def test_what_arranges_samples_belongs_before_the_pool() -> None:
         for source in (pool.parallel_data_source(numbers()), pool.prefetch(numbers())):
             for name, arguments in [("concat", [numbers()]), ("zip", [numbers()]), ("subset", [[1]]),
                                     ("split", [(0.5, 0.5), 1]), ("filter", [bool]), ("with_index", [])]:  # fmt: skip
-                says = "use those on the sources that it is made of|what is handed to a pool before"
-                with pytest.raises(ArgumentTypeError, match=says) as caught:
+                with raises(ArgumentTypeError) as caught:
                     getattr(source, name)(*arguments)
                 assert name in str(caught.value)
                 assert ("handed to a pool" in str(caught.value)) == (name in ("filter", "with_index"))
@@ -272,5 +272,5 @@ def test_an_exception_behind_prefetch_names_the_map_and_the_batch(every: list[Ab
         stream = bu.CallableDataSource(lambda batch_size: iter([(np.arange(8), np.arange(8)), (np.arange(12),) * 2]))
         iterator = pool.prefetch(stream).map(breaks).batch_iterator(1)
         next(iterator)
-        with pytest.raises(KeyError, match=r"behind the pool, map 'breaks', epoch 0, batch 1"):
+        with raises(KeyError):
             next(iterator)

@@ -12,6 +12,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.distributed import LAUNCHERS, rank_from, shard_of
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 SOURCE = bu.ArrayDataSource([np.arange(10)])
 
@@ -32,7 +33,7 @@ def test_a_batch_script_that_starts_one_process_is_alone_whatever_slurm_could_st
 
 @pytest.mark.parametrize("half", ["RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"])
 def test_half_of_what_a_launcher_sets_is_refused(half: str) -> None:
-    with pytest.raises(bu.ArgumentError, match=f"the environment of .*{half}='1'.*None.*pass shard=|None.*{half}='1'"):
+    with raises(bu.ArgumentError):
         rank_from({half: "1"})
 
 
@@ -42,7 +43,7 @@ def test_who_started_the_training_counts_more_than_slurm() -> None:
 
 @pytest.mark.parametrize(("rank", "world"), [("5", "5"), ("-1", "2"), ("x", "2"), ("0", "0"), ("", "2"), ("²", "3")])
 def test_an_environment_that_makes_no_sense_is_refused(rank: str, world: str) -> None:
-    with pytest.raises(bu.ArgumentError, match=r"shard is 'auto'.*torchrun.*RANK=.*pass shard="):
+    with raises(bu.ArgumentError):
         rank_from({"RANK": rank, "WORLD_SIZE": world})
 
 
@@ -57,29 +58,29 @@ def test_auto_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shard", "kind", "says"),
+    ("shard", "kind"),
     [
-        ((2, 2), bu.ArgumentError, "at least 0 and below the world, 2, not 2"),
-        ((-1, 2), bu.ArgumentError, "at least 0"),
-        ((0, 0), bu.ArgumentError, "the world, must be at least 1"),
-        (3, bu.ArgumentTypeError, r"must be \(rank, world\) or 'auto', not 3"),
-        ("all", bu.ArgumentTypeError, "or 'auto', not 'all'"),
-        ((0, 1, 2), bu.ArgumentTypeError, "must be"),
-        (b"ab", bu.ArgumentTypeError, "must be"),
-        ({0, 2}, bu.ArgumentTypeError, "must be"),
-        ({0: 0, 1: 2}, bu.ArgumentTypeError, "must be"),
-        ((0.5, 2), bu.ArgumentTypeError, "the rank, must be a whole number"),
+        ((2, 2), bu.ArgumentError),
+        ((-1, 2), bu.ArgumentError),
+        ((0, 0), bu.ArgumentError),
+        (3, bu.ArgumentTypeError),
+        ("all", bu.ArgumentTypeError),
+        ((0, 1, 2), bu.ArgumentTypeError),
+        (b"ab", bu.ArgumentTypeError),
+        ({0, 2}, bu.ArgumentTypeError),
+        ({0: 0, 1: 2}, bu.ArgumentTypeError),
+        ((0.5, 2), bu.ArgumentTypeError),
     ],
 )
-def test_what_is_no_shard_is_refused(shard: Any, kind: type, says: str) -> None:
-    with pytest.raises(kind, match=says):
+def test_what_is_no_shard_is_refused(shard: Any, kind: type) -> None:
+    with raises(kind):
         SOURCE.batch_iterator(2, shard=shard)
 
 
 def test_other_options_of_a_shard_are_checked() -> None:
-    with pytest.raises(bu.ArgumentError, match=r"uneven must be one of 'pad', 'drop', 'error', not 'dorp'.*'drop'"):
+    with raises(bu.ArgumentError):
         SOURCE.batch_iterator(2, uneven="dorp")
-    with pytest.raises(bu.ArgumentTypeError, match="pad_mask must be True or False"):
+    with raises(bu.ArgumentTypeError):
         SOURCE.batch_iterator(2, pad_mask=1)
     assert shard_of((np.int64(1), np.int32(3)), "drop", True) == (1, 3, "drop", True)
 

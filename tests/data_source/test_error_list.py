@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from tests.messages import raises
 
 
 def entries(path: Path) -> list[dict[str, str]]:
@@ -38,14 +39,14 @@ def test_rows_of_a_source_that_hands_out_others(tmp_path: Path) -> None:
 def test_what_is_no_list_of_errors(tmp_path: Path) -> None:
     source, out = bu.ArrayDataSource([np.arange(5)]), tmp_path / "bad.csv"
     out.write_text("path,label\na.png,3\n")
-    with pytest.raises(bu.ArgumentError, match=r"must have the columns row and source.*has \['path', 'label'\]"):
+    with raises(bu.ArgumentError):
         source.subset(exclude=out)
-    for line, told in [(",,the whole batch", "an entry without row: 'the whole batch'"), ('"(1, 2)",,x', "several")]:
-        with pytest.raises(bu.ArgumentError, match=told):
+    for line in [",,the whole batch", '"(1, 2)",,x']:
+        with raises(bu.ArgumentError):
             source.subset(exclude=write(out, line))
-    with pytest.raises(bu.ArgumentError, match="exclude must be row numbers below 5"):
+    with raises(bu.ArgumentError):
         source.subset(exclude=[5])
-    with pytest.raises(bu.ArgumentTypeError, match="a source of several sources has no single rows"):
+    with raises(bu.ArgumentTypeError):
         bu.CompositeDataSource([source, source]).subset(exclude=write(out, "1,,x"))
     with pytest.raises(FileNotFoundError):
         source.subset(exclude=tmp_path / "absent.csv")

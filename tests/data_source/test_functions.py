@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, flat, ids
+from tests.messages import raises
 
 
 def test_concat_joins_sources_end_to_end() -> None:
@@ -29,17 +30,10 @@ def test_concat_of_lists_gives_lists() -> None:
     assert sorted(batch[0]) == sorted([f"a{k}" for k in A] + [f"b{k}" for k in A])
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ([A.astype(float)], "dtypes"),
-        ([np.zeros((10, 2), int)], "shapes"),
-        ([A, A], r"structure, and sources\[0\] gives \('array',\), sources\[1\] \('array', 'array'\); map them to"),
-    ],
-)
-def test_concat_of_unlike_sources_says_so(other: Any, message: str) -> None:
+@pytest.mark.parametrize("other", [[A.astype(float)], [np.zeros((10, 2), int)], [A, A]])
+def test_concat_of_unlike_sources_says_so(other: Any) -> None:
     whole = bu.concat(bu.ArrayDataSource([A]), bu.ArrayDataSource(other))
-    with pytest.raises(ArgumentError, match=message):
+    with raises(ArgumentError):
         list(whole.batch_iterator(20))
 
 
@@ -47,14 +41,14 @@ def test_sources_that_are_joined_keep_the_number_of_samples() -> None:
     plain = bu.ArrayDataSource([A])
     twice = plain.map(lambda x: (np.concatenate([x, x]),), resizes=True)
     summed = plain.map(lambda x: (x, x.sum()))
-    with pytest.raises(ArgumentError, match=r"sources\[1\] made 20 rows of 10 samples, .* to the whole"):
+    with raises(ArgumentError):
         list(bu.concat(plain, twice).batch_iterator(20))
-    with pytest.raises(ArgumentError, match=r"sources\[0\] made 4 rows of 2 samples"):
+    with raises(ArgumentError):
         list(bu.mix(twice, plain).batch_iterator(4, shuffle=1))
-    with pytest.raises(ArgumentError, match=r"sources\[0\] made a single value of 10 samples"):
+    with raises(ArgumentError):
         list(bu.concat(summed, plain).batch_iterator(20))
     named = plain.map(lambda x: {"x": x, "y": (x, x)})
-    with pytest.raises(ArgumentError, match=r"sources\[1\] \{'x': 'array', 'y': \('array', 'array'\)\}"):
+    with raises(ArgumentError):
         list(bu.mix(plain, named).batch_iterator(4))
     whole = bu.concat(plain, plain).map(lambda x: (np.concatenate([x, x]),), resizes=True)
     assert ids(whole, 20) == [[*A, *A, *A, *A]]
@@ -65,9 +59,9 @@ def test_subset_picks_positions() -> None:
     assert ids(bu.subset(base, [2, 0, -1])) == [[70, 50, 70]]
     assert ids(bu.subset(bu.subset(base, [2, 0]), [1])) == [[50]]
     for bad in ([3], [-4]):
-        with pytest.raises(ArgumentError, match="rows must be row numbers below 3"):
+        with raises(ArgumentError):
             bu.subset(base, bad)
-    with pytest.raises(ArgumentTypeError, match="not None"):
+    with raises(ArgumentTypeError):
         bu.subset(base, None)
 
 
@@ -107,9 +101,9 @@ def test_a_stratified_split_leaves_out_nobody() -> None:
 
 def test_what_cannot_be_split_by_is_refused() -> None:
     source = bu.ArrayDataSource([A])
-    with pytest.raises(ArgumentTypeError, match="stratify must hold classes of one kind"):
+    with raises(ArgumentTypeError):
         bu.split(source, (0.5, 0.5), seed=0, stratify=[None] * 5 + ["a"] * 5)
-    with pytest.raises(ArgumentTypeError, match="fractions must be numbers, not 'half'"):
+    with raises(ArgumentTypeError):
         bu.split(source, "half", seed=0)  # type: ignore[arg-type]
 
 
@@ -122,15 +116,15 @@ def test_a_batch_of_no_rows_has_the_structure_of_others() -> None:
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.3), (0.5, 0.0), (-0.5, 0.5), (), ((0.5,),), (float("nan"),)])
 def test_bad_fractions_are_refused(fractions: Any) -> None:
-    with pytest.raises(ArgumentError, match="fractions must be above 0"):
+    with raises(ArgumentError):
         bu.split(bu.ArrayDataSource([A]), fractions, seed=0)
 
 
 def test_a_split_that_cannot_be_is_refused() -> None:
     source = bu.ArrayDataSource([A])
-    with pytest.raises(ArgumentError, match="less than one sample"):
+    with raises(ArgumentError):
         bu.split(source, (0.99, 0.01), seed=0)
-    with pytest.raises(ArgumentError, match="class of each of the 10 samples"):
+    with raises(ArgumentError):
         bu.split(source, (0.5,), seed=0, stratify=[1, 2])
 
 
@@ -142,7 +136,7 @@ def test_take_ends_an_epoch_early() -> None:
     assert ids(bu.subset(bu.take(endless, 13), [12])) == [[2]]
     weighted = bu.take(bu.ArrayDataSource([A], sampler=bu.WeightedSampler(np.ones(10))), 1000)
     assert len(weighted.batch_iterator(64, shuffle=1)) == 16
-    with pytest.raises(ArgumentError, match="n must be at least 1"):
+    with raises(ArgumentError):
         bu.take(endless, 0)
 
 
@@ -174,7 +168,7 @@ def test_repeat_shuffles_what_is_inside_anew() -> None:
     twice = bu.repeat(bu.ArrayDataSource([A], repeats=2), 2)
     order = flat(ids(twice, 5, shuffle=1))
     assert [sorted(order[i : i + 10]) for i in (0, 10, 20, 30)] == [A.tolist()] * 4
-    with pytest.raises(ArgumentTypeError, match="source"):
+    with raises(ArgumentTypeError):
         bu.repeat(A)  # type: ignore[arg-type]
 
 
@@ -189,7 +183,7 @@ def test_zip_keeps_rows_together() -> None:
     source = bu.zip(bu.ArrayDataSource([A]), bu.ArrayDataSource([A * 2]).map(lambda x: (x + 1,)))
     for x, y in source.batch_iterator(3, shuffle=2):
         assert (x * 2 + 1).tolist() == y.tolist()
-    with pytest.raises(ArgumentError, match="same length"):
+    with raises(ArgumentError):
         bu.zip(bu.ArrayDataSource([A]), bu.ArrayDataSource([A[:3]]))
 
 
@@ -199,9 +193,9 @@ def test_samples_without_numbers_are_refused_where_numbers_are_needed() -> None:
     stream = bu.IteratorDataSource(iter([(A,)]))
     for source in (choice, weighted, stream, stream.map(lambda x: (x,))):
         for use in (bu.concat, bu.zip, lambda s: bu.subset(s, [0]), lambda s: bu.split(s, (0.5,), 0)):
-            with pytest.raises(ArgumentTypeError, match="have no numbers of their own"):
+            with raises(ArgumentTypeError):
                 use(source)
-    with pytest.raises(ArgumentError, match="never ends"):
+    with raises(ArgumentError):
         bu.concat(bu.ArrayDataSource([A], repeats=-1))
 
 
@@ -209,9 +203,9 @@ def test_samples_without_numbers_are_refused_where_numbers_are_needed() -> None:
     "make", [bu.CompositeDataSource, bu.ChoiceDataSource, lambda s: bu.concat(*s), lambda s: bu.zip(*s)]
 )
 def test_sources_of_sources_check_what_they_are_given(make: Any) -> None:
-    with pytest.raises(ArgumentError, match="at least one data source"):
+    with raises(ArgumentError):
         make([])
-    with pytest.raises(ArgumentTypeError, match=r"s\[1\] must be a data source, not a ndarray; wrap arrays"):
+    with raises(ArgumentTypeError):
         make([bu.ArrayDataSource([A]), A])
 
 

@@ -16,6 +16,7 @@ from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import RepeatedEpochWarning
 from batchup_ng.graph.node import Node, nodes_of
 from batchup_ng.work_pool.prefetch import PrefetchDataSource
+from tests.messages import raises
 
 POOL = bu.SerialPool()
 ARRAY, OTHER = bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])
@@ -145,14 +146,14 @@ def test_an_attribute_named_rng_is_no_map_that_draws() -> None:
 
 @pytest.mark.parametrize("kind", [bu.AbstractDataSource, bu.ArrayDataSource, bu.CompositeDataSource])
 def test_a_method_that_would_never_be_called_is_refused(kind: type) -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines row_plan\(\), which is a method of nodes, .* node="):
+    with raises(bu.ArgumentTypeError):
         type("Own", (kind,), {"row_plan": unchanged})
 
 
 def test_a_fingerprint_that_no_state_would_ask_for_is_refused() -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines fingerprint\(\)"):
+    with raises(bu.ArgumentTypeError):
         type("Own", (bu.CompositeDataSource,), {"fingerprint": unchanged})
-    with pytest.raises(bu.ArgumentTypeError, match=r"Own defines read\(\)"):
+    with raises(bu.ArgumentTypeError):
         type("Own", (bu.CompositeDataSource,), {"read": lambda self, rows, key, buffers: None})
 
 

@@ -10,6 +10,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from tests.data_source.source_helpers import A, flat, ids, stream_of
+from tests.messages import raises
 
 ENDS = bu.SubsetSampler([1, 19])
 
@@ -74,7 +75,7 @@ def test_row_numbers_of_sources_that_are_made_of_others() -> None:
     choice = bu.ChoiceDataSource([numbers(4), numbers(6).map(lambda x, y: (x + 100, y))])
     for which, row, x, _ in choice.with_index().batch_iterator(2, shuffle=5):
         assert (x == row + 100 * which).all()
-    with pytest.raises(bu.ArgumentTypeError, match=r"with_index needs rows.*only streams;.* number the samples"):
+    with raises(bu.ArgumentTypeError):
         stream_of(3).with_index()
 
 
@@ -129,22 +130,22 @@ def test_filter_of_random_maps_is_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "text"),
+    ("make", "error"),
     [
-        (lambda: stream_of(5).filter(bool), TypeError, "only streams; filter what is handed"),
-        (lambda: bu.ChoiceDataSource([numbers()]).filter(bool), TypeError, "on the sources that it is made of"),
-        (lambda: numbers().repeat().filter(bool), ValueError, "never ends"),
-        (lambda: numbers().filter("x > 3"), TypeError, "predicate must be a function of a sample, not a str"),
-        (lambda: numbers().filter(lambda x, y: None), TypeError, "must return True or False for one sample, not a Non"),
-        (lambda: numbers().filter(lambda x, y: np.array([True])), TypeError, "not a ndarray"),
-        (lambda: numbers().filter(lambda x: True, columns=2), ValueError, "numbers of the 2 columns, from 0 on, not 2"),
-        (lambda: numbers().map(lambda x, y: (x, y)).filter(bool, columns=[-3]), ValueError, "numbers of the 2 columns"),
-        (lambda: bu.ArrayDataSource({"x": A}).filter(bool, columns="y"), ValueError, "columns must be one of 'x'"),
-        (lambda: numbers().map(lambda x, y: (x[:3],), resizes=True).filter(bool), ValueError, "filter before the map"),
+        (lambda: stream_of(5).filter(bool), TypeError),
+        (lambda: bu.ChoiceDataSource([numbers()]).filter(bool), TypeError),
+        (lambda: numbers().repeat().filter(bool), ValueError),
+        (lambda: numbers().filter("x > 3"), TypeError),
+        (lambda: numbers().filter(lambda x, y: None), TypeError),
+        (lambda: numbers().filter(lambda x, y: np.array([True])), TypeError),
+        (lambda: numbers().filter(lambda x: True, columns=2), ValueError),
+        (lambda: numbers().map(lambda x, y: (x, y)).filter(bool, columns=[-3]), ValueError),
+        (lambda: bu.ArrayDataSource({"x": A}).filter(bool, columns="y"), ValueError),
+        (lambda: numbers().map(lambda x, y: (x[:3],), resizes=True).filter(bool), ValueError),
     ],
 )
-def test_filter_says_what_it_cannot_do(make: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
+def test_filter_says_what_it_cannot_do(make: Any, error: type[Exception]) -> None:
+    with raises(error):
         make()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.sampling import WeightedSampler
+from tests.messages import raises
 
 N = 12
 
@@ -103,5 +104,5 @@ def test_rows_that_a_user_asks_for_are_read_only_for_accessors() -> None:
 def test_an_accessor_that_sorts_rows_in_place_is_told_of_in_every_pool(all_pools: Any) -> None:
     source = bu.ArrayDataSource([Sorts(), np.arange(N) * 10])
     for each in (source, *[pool.parallel_data_source(source) for pool in all_pools]):
-        with pytest.raises(ValueError, match="read-only"):
+        with raises(ValueError):
             list(each.batch_iterator(4, shuffle=np.random.RandomState(1)))

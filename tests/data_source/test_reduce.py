@@ -14,6 +14,7 @@ from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, uniform
+from tests.messages import raises
 
 
 def test_results_are_joined_and_averaged() -> None:
@@ -32,14 +33,14 @@ def test_results_are_joined_and_averaged() -> None:
 def test_endless_sources_need_a_number_of_batches() -> None:
     source = bu.ArrayDataSource([A], repeats=-1)
     for method in (source.batch_map_concat, source.batch_map_mean):
-        with pytest.raises(ArgumentError, match=r"infinite.*n_batches"):
+        with raises(ArgumentError):
             method(lambda x: x, 4)
 
 
 def test_results_of_another_kind_are_refused() -> None:
     source = bu.ArrayDataSource([A])
     for method in (source.batch_map_concat, source.batch_map_mean):
-        with pytest.raises(ArgumentTypeError, match="Batch function should return"):
+        with raises(ArgumentTypeError):
             method(lambda x: "text", 4)
 
 
@@ -50,7 +51,7 @@ def test_arrays_iterators_and_functions_become_sources() -> None:
     assert isinstance(bu.coerce_data_source(iter([])), bu.IteratorDataSource)
     assert isinstance(bu.coerce_data_source(lambda batch_size: iter([])), bu.CallableDataSource)
     for bad, error in ((3, ArgumentTypeError), ([], ArgumentError), ([3], ArgumentTypeError)):
-        with pytest.raises(error, match="Cannot convert x"):
+        with raises(error):
             bu.coerce_data_source(bad)
 
 
@@ -101,7 +102,7 @@ def test_nothing_warns() -> None:
 def test_values_of_single_samples_point_to_sum_axis() -> None:
     source = bu.ArrayDataSource([A * 1.0])
     for batch_size in (4, 9):  # of which a last batch of 1 would be added to each of the others
-        with pytest.raises(ArgumentError, match=r"shapes \[\([49],\)\], then \[\([21],\)\].* pass sum_axis=0"):
+        with raises(ArgumentError):
             source.batch_map_mean(lambda x: x * 2, batch_size)
         assert source.batch_map_mean(lambda x: x * 2, batch_size, sum_axis=0) == (9.0,)
 

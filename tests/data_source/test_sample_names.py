@@ -13,6 +13,7 @@ from batchup_ng.accessors.base import sample_name
 from batchup_ng.data_source import ChoiceBatch, PlannedDataSource
 from batchup_ng.memory.paging import file_name
 from batchup_ng.sampling.plans.rows import one_row, take_rows
+from tests.messages import raises
 
 
 class Named:
@@ -123,5 +124,5 @@ def test_the_map_that_raises_is_the_one_that_is_named() -> None:
             next(pool.parallel_data_source(mapped).batch_iterator(4))
         assert caught.value.op is not None
         assert caught.value.op.endswith("second")
-        with pytest.raises(bu.MapResultError, match="map '<lambda>' returned None"):
+        with raises(bu.MapResultError):
             next(pool.parallel_data_source(bu.ArrayDataSource([np.arange(4)]).map(lambda x: None)).batch_iterator(4))

@@ -12,6 +12,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.private_apis import GLOBAL_RNG
 from batchup_ng.randomness.numpy_rng import seed_draw
 from tests.data_source.source_helpers import A, draws, flat, ids, uniform
+from tests.messages import raises
 
 
 def test_true_draws_a_seed_from_the_global_state_of_numpy() -> None:
@@ -24,7 +25,7 @@ def test_true_draws_a_seed_from_the_global_state_of_numpy() -> None:
 
 
 def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="shuffle, a seed, must not be negative"):
+    with raises(ArgumentError):
         bu.ArrayDataSource([A]).batch_iterator(3, shuffle=-1)
 
 
@@ -62,16 +63,16 @@ def test_a_random_state_seeds_the_maps_without_being_drawn_from() -> None:
 
 @pytest.mark.parametrize("bad", ["samples", "Batch", True])
 def test_an_unknown_kind_of_randomness_is_refused(bad: Any) -> None:
-    with pytest.raises(ArgumentError, match="rng must be one of None, 'batch', 'sample'"):
+    with raises(ArgumentError):
         bu.ArrayDataSource([A]).map(len, rng=bad)
-    with pytest.raises(ArgumentError, match="rng must be one of None, 'sample'"):
+    with raises(ArgumentError):
         bu.ArrayDataSource([A]).map_samples(len, rng="batch")
 
 
 def test_a_map_needs_a_function_and_a_source() -> None:
-    with pytest.raises(ArgumentTypeError, match="fn must be callable"):
+    with raises(ArgumentTypeError):
         bu.ArrayDataSource([A]).map(3)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match="source must be a data source"):
+    with raises(ArgumentTypeError):
         bu.MapDataSource([A], len)  # type: ignore[arg-type]
 
 

@@ -12,6 +12,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 N = 24
 POOLS = {"serial": bu.SerialPool, "threads": bu.WorkerThreadPool}
@@ -114,7 +115,7 @@ def test_views_of_what_is_left_of_a_batch_keep_their_draws() -> None:
 
 
 def test_samples_out_of_nothing_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="a batch of no samples was mapped to one of 3"):
+    with raises(ArgumentError):
         bu.randomness.BatchKey().sample_rng(3, 0)
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.data_source.error_list import ERROR_LIST_COLUMNS
 from batchup_ng.datasets.exclusion import excluded_paths
+from tests.messages import raises
 
 
 def entries(path: Path) -> list[dict[str, str]]:
@@ -117,9 +118,9 @@ def test_a_file_that_is_missing_is_listed_by_its_path(tmp_path: Path, monkeypatc
 def test_a_list_of_which_nothing_is_found_is_an_error(folder: Path, tmp_path: Path) -> None:
     out = write(tmp_path / "bad.csv", "0,gone/1.png,x", "1,/gone/2.png,x")
     for exclude in (out, [tmp_path / "gone" / "1.png", "/gone/2.png"]):
-        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+        with raises(bu.ArgumentError):
             bu.from_folder(folder, exclude=exclude)
-        with pytest.raises(bu.ArgumentError, match=r"exclude must have paths of files here, .*: 2 \('/gone/2.png', '/"):
+        with raises(bu.ArgumentError):
             bu.from_table({"path": [folder / "b/2.png"]}, exclude=exclude)
     assert bu.from_folder(folder, exclude=write(out)).num_samples() == 5
     assert bu.from_folder(folder, exclude=[]).num_samples() == 5
@@ -140,7 +141,7 @@ def test_of_which_iterators_and_errors_there_is_a_list(folder: Path, tmp_path: P
     assert bu.write_errors([], out) == 0
     assert out.read_text() == ",".join(ERROR_LIST_COLUMNS) + "\n"
     assert len(bu.from_folder(folder, 2, exclude=out).data[0]) == 5
-    with pytest.raises(bu.ArgumentTypeError, match="errors must be an iterator, a loader, or a list of BatchError"):
+    with raises(bu.ArgumentTypeError):
         bu.write_errors([ValueError("x")], out)
 
 
@@ -152,7 +153,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(folder: Path, tmp_path
         bu.write_errors([*errors, None], out)
     assert out.read_text() == "old"
     bu.write_errors(errors, out)
-    with pytest.raises(OSError, match="only a plain file can be replaced"):
+    with raises(OSError):
         bu.write_errors(errors, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "data"]
 
@@ -185,17 +186,17 @@ def test_a_list_of_another_source_is_refused(folder: Path, tmp_path: Path) -> No
     source, out = bu.from_folder(folder, 2), tmp_path / "bad.csv"
     bu.write_errors(failed(source), out)
     half = source.subset([1, 2, 3])
-    with pytest.raises(bu.ArgumentError, match=r"row 1 of '.*bad\.csv' is '.*1\.png', and here it is '.*2\.png': pass"):
+    with raises(bu.ArgumentError):
         half.subset(exclude=out)
-    with pytest.raises(bu.ArgumentError, match=r"row 99 of '.*' is '', and here it is 'not there'"):
+    with raises(bu.ArgumentError):
         half.subset(exclude=write(out, "99,,x"))
 
 
 def test_what_is_no_exclusion_list(tmp_path: Path) -> None:
     out = tmp_path / "bad.csv"
-    with pytest.raises(bu.ArgumentError, match="an entry without source: 'x'"):
+    with raises(bu.ArgumentError):
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=write(out, "1,,x"))
-    with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, and holds 3"):
+    with raises(bu.ArgumentTypeError):
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=[3])  # type: ignore[list-item]  # which is wrong
-    with pytest.raises(bu.ArgumentTypeError, match="exclude must be a CSV file or paths, not 3"):
+    with raises(bu.ArgumentTypeError):
         bu.from_table({"path": ["a"]}, missing="ignore", exclude=3)  # type: ignore[arg-type]  # which is wrong

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from tests.datasets.table_helpers import PATHS, TABLE, unchecked, write_pictures
+from tests.messages import raises
 
 
 def write_csv(path: Path, table: dict[str, list[Any]], **options: Any) -> str:
@@ -64,20 +65,20 @@ def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp
 def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("path,label\na.png,1\nb.png,1,2\n")
-    with pytest.raises(bu.ArgumentError, match=r"line 3 of '.*a\.csv' has 3 cells, and the first has 2; put quotes"):
+    with raises(bu.ArgumentError):
         bu.from_csv(path)
     path.write_text("")
-    with pytest.raises(bu.ArgumentError, match="image must be one of"):
+    with raises(bu.ArgumentError):
         bu.from_csv(path)
     path.write_text("path,label\n")
-    with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 0 rows none is left"):
+    with raises(bu.ArgumentError):
         bu.from_csv(path)
     path.write_text("path,label\na.png,nan\n")
-    with pytest.raises(bu.ArgumentError, match="has no value in 1 row, 0"):
+    with raises(bu.ArgumentError):
         bu.from_csv(path, label="label")
     for content in (b"path\na.png\n\xff.png\n", b"path\na.png\n" + b"x" * 200_000 + b"\n"):
         path.write_bytes(content)
-        with pytest.raises(bu.ArgumentError, match=r"a\.csv' must be a CSV file in UTF-8, and behind line"):
+        with raises(bu.ArgumentError):
             bu.from_csv(path)
     with pytest.raises(FileNotFoundError):
         bu.from_csv(tmp_path / "absent.csv")
@@ -85,7 +86,7 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("path,label,label,more,more\na.png,1,x,2,3\n")
-    with pytest.raises(bu.ArgumentError, match=r"a\.csv' must have one column 'label', not several"):
+    with raises(bu.ArgumentError):
         bu.from_csv(tmp_path / "a.csv", label="label", missing="ignore")
     assert bu.from_csv(tmp_path / "a.csv", missing="ignore").num_samples() == 1
 
@@ -93,7 +94,7 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", ["", ";;", None, "\n", '"'])
 def test_what_can_be_no_delimiter(delimiter: Any, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("path,label\na.png,1\n")
-    with pytest.raises(bu.ArgumentError, match="delimiter must be one character"):
+    with raises(bu.ArgumentError):
         bu.from_csv(tmp_path / "a.csv", delimiter=delimiter)
 
 
@@ -120,5 +121,5 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
         lambda: bu.from_csv(pipe), lambda: unchecked(TABLE, exclude=pipe), lambda: bu.from_csv(tmp_path),
         lambda: bu.ArrayDataSource([np.arange(3)]).subset(exclude=pipe),
     ):  # fmt: skip
-        with pytest.raises(bu.ArgumentError, match="must be a regular file, not a pipe"):
+        with raises(bu.ArgumentError):
             read()

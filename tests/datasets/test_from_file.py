@@ -14,6 +14,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.datasets.from_file import COLUMNS_BY_ENDING
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
+from tests.messages import raises
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6)
 NEEDS = {".h5": "h5py", ".hdf5": "h5py", ".lmdb": "lmdb", ".mdb": "lmdb", ".zarr": "zarr", ".parquet": "pyarrow",
@@ -75,7 +76,7 @@ def test_each_format_is_read(ending: str, tmp_path: Path) -> None:
     if len(expected) > 1:
         assert len(next(bu.from_file(str(tmp_path / f"d{ending}"), [list(batch)[1]]).batch_iterator(2))) == 1
     else:
-        with pytest.raises(ArgumentError, match="has one without a name"):
+        with raises(ArgumentError):
             bu.from_file(tmp_path / f"d{ending}", ["other"])
 
 
@@ -107,7 +108,7 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
 def test_a_pipe_is_refused_and_not_waited_for(ending: str, tmp_path: Path) -> None:
     pytest.importorskip(NEEDS.get(ending, "numpy"))
     os.mkfifo(tmp_path / f"x{ending}")
-    with pytest.raises(SampleReadError, match=r"not a regular file|not exist|No such file|Not a directory"):
+    with raises(SampleReadError):
         bu.from_file(tmp_path / f"x{ending}")
 
 
@@ -131,30 +132,30 @@ def test_what_is_close_to_a_known_format_is_refused_with_what_to_do(tmp_path: Pa
         (tmp_path / "saved" / split).mkdir(parents=True)
         (tmp_path / "saved" / split / "data-00000-of-00001.arrow").touch()
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    with pytest.raises(ArgumentError, match=r"a saved DatasetDict of 'test', 'train'; pass the folder of one, such as"):
+    with raises(ArgumentError):
         bu.from_file(tmp_path / "saved")
-    with pytest.raises(ArgumentError, match=r"x\.jsonl\.gz' is, .*; decompress it first"):
+    with raises(ArgumentError):
         bu.from_file(tmp_path / "x.jsonl.gz")
     with tarfile.open(tmp_path / "x.tar", "w") as file:
         file.addfile(tarfile.TarInfo("a.pkl"))
-    with pytest.raises(ArgumentError, match=r"name other columns, or .* TarShards\(paths, 'pkl', decode=None\)"):
+    with raises(ArgumentError):
         bu.from_file(tmp_path / "x.tar")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"must end in one of .*\.parquet.*, not .*x\.pt'; read a folder"):
+    with raises(ArgumentError):
         bu.from_file(tmp_path / "x.pt")
-    with pytest.raises(ArgumentTypeError, match="paths must be a path or a list of paths, not array"):
+    with raises(ArgumentTypeError):
         bu.from_file(Y)  # type: ignore[arg-type]
     np.save(tmp_path / "y.npy", Y)
     assert len(next(bu.from_file([tmp_path / "y.npy"]).batch_iterator(2))["x"]) == 2
-    with pytest.raises(ArgumentError, match=r"paths must be one .npy file, not 2; join sources by"):
+    with raises(ArgumentError):
         bu.from_file([tmp_path / "y.npy"] * 2)
-    with pytest.raises(SampleReadError, match=r"x.npy' cannot be opened \(FileNotFoundError: No such file[^()]*\)$"):
+    with raises(SampleReadError):
         bu.from_file(tmp_path / "x.npy")
     pytest.importorskip("lmdb")
-    with pytest.raises(SampleReadError, match="No such file"):
+    with raises(SampleReadError):
         bu.from_file(tmp_path / "x.lmdb")
     written(tmp_path / "d.lmdb")
-    with pytest.raises(ArgumentError, match="names must be of 'x', 'y', which row 0 has, not 'z'"):
+    with raises(ArgumentError):
         bu.from_file(tmp_path / "d.lmdb", ["z"])

@@ -20,6 +20,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.accessors.image_decoding import IMAGE_FORMATS
 from batchup_ng.datasets.from_folder import IMAGE_EXTENSIONS
+from tests.messages import raises, warns
 
 
 def tree(root: Path, *files: str) -> str:
@@ -185,7 +186,7 @@ def test_links_that_double_the_ways_at_each_level_are_an_error(tmp_path: Path) -
     ]  # fmt: skip
     link.unlink()
     link.symlink_to("../../pool/0")
-    with pytest.raises(bu.ArgumentError, match=r"at most 1,000 ways to one folder .*, and '/.*/pool/24' has more"):
+    with raises(bu.ArgumentError):
         bu.from_folder(tmp_path / "root")
 
 
@@ -216,23 +217,21 @@ def test_class_names_keep_the_numbers_of_another_folder(tmp_path: Path) -> None:
     test = bu.from_folder(root, class_names=train.class_names)
     assert (test.data[1].tolist(), test.class_names) == ([0, 2], ("a", "b", "c"))
     assert test.report.class_counts == {"a": 1, "b": 0, "c": 1}
-    with pytest.raises(bu.ArgumentError, match=r"class_names must name every folder of .*, and lacks \['c'\]"):
+    with raises(bu.ArgumentError):
         bu.from_folder(root, class_names=["a", "b"])
-    with pytest.raises(bu.ArgumentError, match=r"class_names must name each class once, and has \['a'\] again"):
+    with raises(bu.ArgumentError):
         bu.from_folder(root, class_names=["a", "c", "a"])
 
 
-@pytest.mark.parametrize(
-    ("files", "why"), [((), "it is empty"), (("a/", "b/.hidden"), "1 hidden"), (("x.txt",), "1 no picture by its name")]
-)
-def test_a_folder_without_pictures_is_an_error(tmp_path: Path, files: tuple[str, ...], why: str) -> None:
-    with pytest.raises(bu.ArgumentError, match=f"root must hold pictures, and .* has none; left out: {why}"):
+@pytest.mark.parametrize("files", [(), ("a/", "b/.hidden"), ("x.txt",)])
+def test_a_folder_without_pictures_is_an_error(tmp_path: Path, files: tuple[str, ...]) -> None:
+    with raises(bu.ArgumentError):
         bu.from_folder(tree(tmp_path, *files))
 
 
 def test_what_is_no_folder_is_an_error(tmp_path: Path) -> None:
     for wrong in (tmp_path / "absent", tree(tmp_path, "file") + "/file"):
-        with pytest.raises(bu.ArgumentError, match="root must be a folder that exists, not "):
+        with raises(bu.ArgumentError):
             bu.from_folder(wrong)
 
 
@@ -244,7 +243,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(
     for _ in range(17):
         os.mkdir("d" * 250)
         os.chdir("d" * 250)
-    with pytest.raises(OSError, match="dddd") as caught:
+    with raises(OSError) as caught:
         bu.from_folder(tmp_path)
     assert caught.value.filename.startswith(str(tmp_path))
 
@@ -261,7 +260,7 @@ def test_the_exclusion_list_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     tree(tmp_path, "data/a/1.jpg", "data/a/2.jpg", "data/b/1.jpg")
     for root, out in [("data", tmp_path / "data/a/1.jpg"), (tmp_path / "data", "data/../data/a/1.jpg")]:
-        with pytest.warns(bu.SampleWarning, match=r"match no file here: 1 \('/.*data/c/1\.jpg'\) of 2; rel"):
+        with warns(bu.SampleWarning):
             source = bu.from_folder(root, exclude=[out, "data/c/1.jpg"])
         assert list(source.report.unmatched) == [str(tmp_path / "data/c/1.jpg")]
         assert "on the exclusion list, but not there: 1 (" in str(source.report)
@@ -290,9 +289,9 @@ def test_the_report_of_many_classes_is_short(tmp_path: Path) -> None:
 
 def test_options_of_the_accessor_are_told_where_they_go(tmp_path):
     for make in (bu.from_folder, bu.from_csv, bu.from_table):
-        with pytest.raises(bu.errors.ArgumentTypeError, match=r"option .crop.; .*images=functools.partial\(ImageFiles"):
+        with raises(bu.errors.ArgumentTypeError):
             make(tmp_path, crop="random")
-    with pytest.raises(bu.errors.ArgumentTypeError, match="unexpected option 'clas_names'; did you mean 'class_names'"):
+    with raises(bu.errors.ArgumentTypeError):
         bu.from_folder(tmp_path, clas_names=["a"])
     (tmp_path / "picture.png").touch()
     assert bu.from_folder(root=tmp_path).num_samples() == 1

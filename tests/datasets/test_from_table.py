@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from tests.datasets.table_helpers import PATHS, TABLE, unchecked, write_pictures
+from tests.messages import raises
 
 
 def of_dict(table: dict[str, Any]) -> Any:
@@ -87,9 +88,9 @@ def test_labels_of_every_kind(kind: str) -> None:
 def test_a_label_that_is_missing_is_an_error_that_names_rows(kind: str) -> None:
     for values in (["cat", None, "dog", None], [1.0, None, 2.0, None]):
         table = KINDS[kind]({"path": PATHS, "label": values})
-        with pytest.raises(bu.ArgumentError, match="label: 'label' has no value in 2 rows, 1, 3; leave those rows out"):
+        with raises(bu.ArgumentError):
             unchecked(table, label="label")
-    with pytest.raises(bu.ArgumentError, match=r"has no value in 1 row, 0; .*; give '' to those that are of no class"):
+    with raises(bu.ArgumentError):
         unchecked(KINDS[kind]({"path": PATHS, "label": [None, "a", "a b", ""]}), label="label", separator=" ")
 
 
@@ -98,7 +99,7 @@ def test_missing_values_of_pandas() -> None:
     pytest.importorskip("narwhals", reason="narwhals is not installed")
     for dtype, value in {"Int64": 1, "string": "a", "category": "a", "float": 0.5}.items():
         table = pandas.DataFrame({"path": PATHS[:2], "label": pandas.array([value, None], dtype=dtype)})
-        with pytest.raises(bu.ArgumentError, match="has no value in 1 row, 1"):
+        with raises(bu.ArgumentError):
             unchecked(table, label="label")
         kept = unchecked(table.dropna(), label="label")
         assert len(kept.data[0]) == 1
@@ -264,54 +265,54 @@ class Numbers:
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "told"),
+    ("table", "options"),
     [
-        ({"label": list("abcd")}, {"separator": ""}, "separator must be some text"),
-        ({"label": list("abca")}, {"class_names": ["b", "c"]}, r"every class in 'label', and lacks \['a'\], in rows 0"),
-        ({"label": ["a", 1, "b", "c"]}, {}, "label: .* must hold text alone, or numbers alone, and row 1 holds 1"),
-        ({"label": [1, 2, "b", 3]}, {}, "and row 2 holds 'b'"),
-        ({"label": [[1], [2], [3], [4]]}, {}, r"and row 0 holds \[1\]"),
-        ({"label": [1, 2, 3, 4]}, {"separator": "|"}, "must hold text, and row 0 holds 1"),
-        ({"label": ["a"]}, {}, r"columns of one length, not \{'path': 4, 'label': 1\}"),
-        ({"label": [0.5, 1e39, -float("inf"), 2]}, {}, r"has numbers that float32 cannot hold, as 1e\+39 in row 1"),
-        ({"label": [1, 2], "path": ["a", None]}, {}, "at 1 it holds None"),
-        *(({"label": [1, 2], "path": wrong}, {}, "columns that are lists or arrays, and 'path' is a ")
+        ({"label": list("abcd")}, {"separator": ""}),
+        ({"label": list("abca")}, {"class_names": ["b", "c"]}),
+        ({"label": ["a", 1, "b", "c"]}, {}),
+        ({"label": [1, 2, "b", 3]}, {}),
+        ({"label": [[1], [2], [3], [4]]}, {}),
+        ({"label": [1, 2, 3, 4]}, {"separator": "|"}),
+        ({"label": ["a"]}, {}),
+        ({"label": [0.5, 1e39, -float("inf"), 2]}, {}),
+        ({"label": [1, 2], "path": ["a", None]}, {}),
+        *(({"label": [1, 2], "path": wrong}, {})
           for wrong in ({"a", "b"}, "ab", {"a": 1, "b": 2}, iter(["a", "b"]))),
     ],
 )  # fmt: skip
-def test_a_table_that_is_wrong_is_refused(table: dict[str, Any], options: dict[str, Any], told: str) -> None:
-    with pytest.raises((bu.ArgumentError, bu.ArgumentTypeError), match=told):
+def test_a_table_that_is_wrong_is_refused(table: dict[str, Any], options: dict[str, Any]) -> None:
+    with raises((bu.ArgumentError, bu.ArgumentTypeError)):
         unchecked({"path": PATHS, **table}, label="label", **options)
 
 
 @each_kind
 def test_a_column_that_is_not_there(kind: str) -> None:
     table = KINDS[kind](TABLE)
-    with pytest.raises(bu.ArgumentError, match=r"image must be one of 'id', .*, not 'paths'; did you mean 'path'"):
+    with raises(bu.ArgumentError):
         unchecked(table, image="paths")
-    with pytest.raises(bu.ArgumentError, match="label must be one of"):
+    with raises(bu.ArgumentError):
         unchecked(table, label="labels")
-    with pytest.raises(bu.ArgumentError, match="columns must be one of"):
+    with raises(bu.ArgumentError):
         unchecked(table, columns=["x"])
 
 
 def test_columns_that_are_no_arrays() -> None:
-    for values, told in (
-        ([1, None, 2, 3], "row 1 holds None"), ([[1], [1, 2], [3], [4]], "row 0"), ([{}] * 4, "{}"),
-        (["a", 1, 2, 3], "row 1 holds 1"), ([0.5, 1, "a", 3], "row 1 holds 1"), (["a", b"b", "c", "d"], "holds b'b'"),
-        (["a", None, "c", "d"], "None"), ([["a"], ["b"], ["c"], ["d"]], "row 0"), ([1, 1 << 63, -1, 2], "row 0"),
+    for values in (
+        [1, None, 2, 3], [[1], [1, 2], [3], [4]], [{}] * 4,
+        ["a", 1, 2, 3], [0.5, 1, "a", 3], ["a", b"b", "c", "d"],
+        ["a", None, "c", "d"], [["a"], ["b"], ["c"], ["d"]], [1, 1 << 63, -1, 2],
     ):  # fmt: skip
-        with pytest.raises(bu.ArgumentTypeError, match=f"columns: 'more' must hold numbers .*text.*{told}"):
+        with raises(bu.ArgumentTypeError):
             unchecked({"path": PATHS, "more": values}, columns=["more"])
 
 
 @pytest.mark.parametrize("names", [{"x", "y"}, {"x": 1, "y": 0}, "xy"])
 def test_names_of_classes_without_an_order(names: Any, tmp_path: Path) -> None:
-    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names, in the order"):
+    with raises(bu.ArgumentTypeError):
         unchecked({"path": PATHS, "label": list("xyxy")}, label="label", class_names=names)
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "1.jpg").touch()
-    with pytest.raises(bu.ArgumentTypeError, match="class_names must be a list of names"):
+    with raises(bu.ArgumentTypeError):
         bu.from_folder(tmp_path, class_names=names)
 
 
@@ -347,20 +348,20 @@ def test_what_becomes_of_a_table_later_changes_nothing() -> None:
 
 
 def test_what_is_no_table() -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"not 'train\.csv'; pass it to from_csv"):
+    with raises(bu.ArgumentTypeError):
         bu.from_table("train.csv")
     pytest.importorskip("narwhals", reason="narwhals is not installed")
     for wrong in (3, [["a.png", 1]], np.zeros(3)):
-        with pytest.raises(bu.ArgumentTypeError, match="table must be a data frame of pandas, polars or pyarrow"):
+        with raises(bu.ArgumentTypeError):
             bu.from_table(wrong)
     polars = pytest.importorskip("polars", reason="polars is not installed")
-    with pytest.raises(bu.ArgumentTypeError, match=r"not a LazyFrame; call \.collect"):
+    with raises(bu.ArgumentTypeError):
         bu.from_table(polars.LazyFrame(TABLE))
 
 
 def test_without_narwhals_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "narwhals", None)  # as Python itself marks what cannot be imported
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'batchup_ng\[tables\]'"):
+    with raises(ModuleNotFoundError):
         bu.from_table(object())
     assert len(unchecked(TABLE).data[0]) == 4
 
@@ -370,7 +371,7 @@ def test_without_narwhals_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
 
 def test_files_that_are_missing(tmp_path: Path) -> None:
     write_pictures(tmp_path, ["a.png", "c.png"])
-    with pytest.raises(bu.ArgumentError, match=r"do not exist: 2 \('.*b\.png', '.*d\.png'\), in rows 1, 3; pass root="):
+    with raises(bu.ArgumentError):
         bu.from_table(TABLE, label="kind", root=tmp_path)
     source = bu.from_table(TABLE, label="kind", root=tmp_path, missing="skip", columns=["id"])
     assert list(source.report.missing) == [str(tmp_path / "b.png"), str(tmp_path / "d.png")]
@@ -378,7 +379,7 @@ def test_files_that_are_missing(tmp_path: Path) -> None:
     assert source.report.class_counts == {"ant": 0, "cat": 0, "dog": 2}
     assert f"missing: 2 ('{tmp_path}/b.png', '{tmp_path}/d.png')" in str(source.report)
     assert len(unchecked(TABLE, root=tmp_path).data[0]) == 4
-    with pytest.raises(bu.ArgumentError, match="table must name pictures, and of its 4 rows none is left"):
+    with raises(bu.ArgumentError):
         bu.from_table(TABLE, root=tmp_path / "absent", missing="skip")
 
 

@@ -30,6 +30,7 @@ from batchup_ng.formats.columns import Column, columns_of
 from batchup_ng.formats.draft import Draft, undo
 from batchup_ng.formats.tar import TarWriter
 from tests.extent import thorough
+from tests.messages import raises
 
 from .killed import N, columns, contents, objects
 
@@ -288,7 +289,7 @@ class TestPictures:
         done = convert(source, tmp_path / "x-{:03d}.tar")
         assert [Path(path).name for path in done.paths] == ["x-000.tar", "x-class_names.json"]
         assert json.loads((tmp_path / "x-class_names.json").read_text()) == ["cat", "dog"]
-        with pytest.raises(ArgumentError, match=r"x-class_names.json' exists"):
+        with raises(ArgumentError):
             bu.convert([np.arange(3)], tmp_path / "x.tar")  # whose class names these would be taken for
         assert self.members(tmp_path / "x-000.tar") == {
             "000000000.png": (folder / "cat/30.png").read_bytes(), "000000000.cls": b"0",
@@ -305,7 +306,7 @@ class TestPictures:
     def test_a_broken_one_is_no_error_unless_it_is_decoded(self, folder: Path, tmp_path: Path) -> None:
         (folder / "cat" / "text.png").write_text("hello")
         assert convert(bu.from_folder(folder), tmp_path / "x.tar").rows == 4
-        with pytest.raises(BatchError, match=r"text\.png"):
+        with raises(BatchError):
             convert(bu.from_folder(folder), tmp_path / "y.tar", size=10)
         with pytest.warns(bu.SampleWarning):
             done = convert(bu.from_folder(folder), tmp_path / "y.tar", size=10, on_error="skip")
@@ -324,7 +325,7 @@ class TestPictures:
     def test_with_a_size_or_a_map_are_arrays(self, folder: Path, tmp_path: Path) -> None:
         convert(bu.from_folder(folder, 8).map(lambda x, y: (x,)), tmp_path / "x.npy")
         assert np.load(tmp_path / "x.npy").shape == (3, 8, 8, 3)
-        with pytest.raises(ArgumentError, match="size= and quality= are for pictures without a size of their own"):
+        with raises(ArgumentError):
             convert(bu.from_folder(folder, 8), tmp_path / "x.tar", quality=3)
 
     def test_class_names_are_attributes(self, folder: Path, tmp_path: Path) -> None:
@@ -360,7 +361,7 @@ class TestPictures:
         words = ["convert", str(folder), str(tmp_path / "x-{:02d}.tar"), "--size", "10", "--pool", "serial"]
         assert cli.main(words) == 0
         assert "3 rows written to 2 (" in capsys.readouterr().out
-        with pytest.raises(SystemExit, match="2"):
+        with raises(SystemExit):
             cli.main(words)
         assert "x-00.tar' exists; pass another, or --overwrite" in " ".join(capsys.readouterr().err.split())
         (folder / "cat" / "text.png").write_text("hello")
@@ -377,76 +378,72 @@ class TestRefused:
     """What cannot be written, with the remedy."""
 
     @pytest.mark.parametrize(
-        ("data", "name", "said"),
+        ("data", "name"),
         [
-            ([FIXED["x"], FIXED["y"]], "x.npy", r"a .npy file holds one column, and source has 2 \('x0', 'x1'\)"),
-            ([VARYING["text"]], "x.npy", "'x0', which is strings; .npy holds one .*; pass one of .h5, .lmdb"),
-            ([VARYING["data"]], "x.zarr", "'x0', which is bytes; .zarr holds numbers .*; pass one of .h5"),
-            ([FIXED["f"].astype(np.longdouble)], "x.zarr", r"'x0', which is float\d+ of shape"),
-            ([FIXED["f"] * 1j], "x.parquet", r"'x0', which is complex64 of shape \(\); .parquet holds"),
-            ([objects([np.zeros((i, 2)) for i in range(4)])], "x.h5", "float64 arrays with 2 axes, of several shapes"),
-            (
-                [objects([1, "a"])],
-                "x.tar",
-                "column 'x0' of source must hold values of one kind, not objects .*, strings",
-            ),
-            ([objects([{"bytes": b"1"}])], "x.tar", "'x0' of source must hold what JSON can.*'x0.bytes'"),
-            ([objects([object()])], "x.tar", "column 'x0' of source holds a object, which no format can"),
-            ([np.zeros((3, 0))], "x.parquet", r"'x0', which is float64 of shape \(0,\); .parquet holds .* not empty"),
-            ({"a/b": FIXED["y"]}, "x.tar", "columns must have names without '/', .* not 'a/b'"),
-            ({".": FIXED["y"]}, "x.h5", "names without '/', nor '.' or '..', not '.'; rename"),
-            ({"..": FIXED["y"]}, "x.zarr", "names without '/', nor '.' or '..', not '..'; rename"),
-            ({"A": FIXED["f"], "a": FIXED["f"]}, "x.tar", "differ by more than case, .* 'A', 'a' do not; rename"),
-            ([FIXED["y"]], "x.txt", "path must end with one of .npy, .h5, .*, .hdf5, and is"),
-            ([FIXED["y"]], "no/x.npy", "path must lie in a folder that exists"),
-            *(([FIXED["y"]], f"{field}.tar", "path may have one field") for field in REFUSED_FIELDS),
-            ([FIXED["y"]], "o-%05d.tar", "path may have one field"),
-            ([FIXED["y"]], "memory://a.npy", "path must be on this machine"),
-            ([FIXED["y"][:0]], "x.npy", "source must have rows"),
+            ([FIXED["x"], FIXED["y"]], "x.npy"),
+            ([VARYING["text"]], "x.npy"),
+            ([VARYING["data"]], "x.zarr"),
+            ([FIXED["f"].astype(np.longdouble)], "x.zarr"),
+            ([FIXED["f"] * 1j], "x.parquet"),
+            ([objects([np.zeros((i, 2)) for i in range(4)])], "x.h5"),
+            ([objects([1, "a"])], "x.tar"),
+            ([objects([{"bytes": b"1"}])], "x.tar"),
+            ([objects([object()])], "x.tar"),
+            ([np.zeros((3, 0))], "x.parquet"),
+            ({"a/b": FIXED["y"]}, "x.tar"),
+            ({".": FIXED["y"]}, "x.h5"),
+            ({"..": FIXED["y"]}, "x.zarr"),
+            ({"A": FIXED["f"], "a": FIXED["f"]}, "x.tar"),
+            ([FIXED["y"]], "x.txt"),
+            ([FIXED["y"]], "no/x.npy"),
+            *(([FIXED["y"]], f"{field}.tar") for field in REFUSED_FIELDS),
+            ([FIXED["y"]], "o-%05d.tar"),
+            ([FIXED["y"]], "memory://a.npy"),
+            ([FIXED["y"][:0]], "x.npy"),
         ],
     )
-    def test_data(self, tmp_path: Path, data: Any, name: str, said: str) -> None:
+    def test_data(self, tmp_path: Path, data: Any, name: str) -> None:
         for library in {"x.h5": ["h5py"], "x.zarr": ["zarr"], "x.parquet": ["pyarrow"]}.get(name, []):
             pytest.importorskip(library)
-        with pytest.raises((ArgumentError, ArgumentTypeError), match=said):
+        with raises((ArgumentError, ArgumentTypeError)):
             convert(data, name if "://" in name else tmp_path / name)
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.parametrize(
-        ("options", "said"),
+        "options",
         [
-            ({"chunk_rows": 3}, "chunk_rows= is an option of .h5, .zarr, .parquet"),
-            ({"shard_rows": 0}, "shard_rows must be at least 1"),
-            ({"shard_rows": 10}, "shard_rows= needs a field for the number in path"),
-            ({"size": 10}, "size= and quality= are for pictures"),
-            ({"quality": 101}, "quality must be 1 to 100"),
-            ({"on_error": "replace"}, "on_error must be 'raise' or 'skip'"),
+            {"chunk_rows": 3},
+            {"shard_rows": 0},
+            {"shard_rows": 10},
+            {"size": 10},
+            {"quality": 101},
+            {"on_error": "replace"},
         ],
     )
-    def test_options(self, tmp_path: Path, options: Any, said: str) -> None:
-        with pytest.raises(ArgumentError, match=said):
+    def test_options(self, tmp_path: Path, options: Any) -> None:
+        with raises(ArgumentError):
             convert(FIXED, tmp_path / "x.tar", **options)
         assert os.listdir(tmp_path) == []
 
     def test_sources(self, tmp_path: Path) -> None:
         source = bu.ArrayDataSource([FIXED["y"]])
-        with pytest.raises(ArgumentError, match="number of samples that is known; bound it with"):
+        with raises(ArgumentError):
             convert(source.repeat(), tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match="resizes=True"):
+        with raises(ArgumentError):
             convert(source.map(lambda y: (y[:1],), resizes=True), tmp_path / "x.npy")
-        with pytest.raises(ArgumentTypeError, match="this one only streams"):
+        with raises(ArgumentTypeError):
             convert(bu.IteratorDataSource(iter([])), tmp_path / "x.npy")
-        with pytest.raises(ArgumentTypeError, match="column 'x0' is a tuple of columns"):
+        with raises(ArgumentTypeError):
             convert(source.zip(source, flatten=False), tmp_path / "x.npy")
 
     def test_a_column_that_changes(self, tmp_path: Path) -> None:
         source = bu.ArrayDataSource([FIXED["y"]]).map(lambda y: (y.astype("f4") if y[0] > 20 else y,))
-        with pytest.raises(ArgumentError, match=r"is int64 of shape \(\) in the first, float32 .* from row 32 on"):
+        with raises(ArgumentError):
             convert(source, tmp_path / "x.npy")
 
     def test_a_library_that_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "h5py", None)
-        with pytest.raises(ImportError, match=r"needs h5py: pip install 'batchup_ng\[hdf5\]'"):
+        with raises(ImportError):
             convert(FIXED, tmp_path / "x.h5")
 
 
@@ -455,7 +452,7 @@ class TestThereAlready:
 
     def test_a_target_is_an_error_unless_it_may_be_replaced(self, tmp_path: Path) -> None:
         convert(FIXED["y"], tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match=r"x.npy' exists; pass another, or overwrite=True"):
+        with raises(ArgumentError):
             convert(FIXED["f"], tmp_path / "x.npy")
         assert np.load(tmp_path / "x.npy").tolist() == FIXED["y"].tolist()
         convert(FIXED["f"], tmp_path / "x.npy", overwrite=True)
@@ -473,15 +470,15 @@ class TestThereAlready:
     ) -> None:
         monkeypatch.setattr(job, "PART_BYTES", 1)
         failing = bu.ArrayDataSource([FIXED["y"]]).map(self.fail_at_100)
-        with pytest.raises(BatchError, match="no 100"):
+        with raises(BatchError):
             convert(failing, tmp_path / "x.npy")
         assert os.listdir(tmp_path) == ["x.npy.partial"]
         other = bu.ArrayDataSource([FIXED["y"] + 1]).map(self.fail_at_100)
-        with pytest.raises(ArgumentError, match="another conversion, which differs in data; repeat that call"):
+        with raises(ArgumentError):
             convert(other, tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match="differs in source; repeat"):
+        with raises(ArgumentError):
             convert(FIXED["y"], tmp_path / "x.npy")
-        with pytest.raises(ArgumentError, match="differs in batch_size"):
+        with raises(ArgumentError):
             convert(failing, tmp_path / "x.npy", batch_size=8)
         convert(FIXED["f"], tmp_path / "x.npy", overwrite=True)
         assert os.listdir(tmp_path) == ["x.npy"]
@@ -494,7 +491,7 @@ class TestThereAlready:
 
     def test_after_an_error_samples_may_be_left_out(self, tmp_path: Path) -> None:
         failing = bu.ArrayDataSource([FIXED["y"]]).map(self.fail_at_100)
-        with pytest.raises(BatchError, match="no 100"):
+        with raises(BatchError):
             convert(failing, tmp_path / "x.npy")
         with pytest.warns(bu.SampleWarning):
             done = convert(failing, tmp_path / "x.npy", on_error="skip")
@@ -540,7 +537,7 @@ class TestThereAlready:
                 theirs.rename(place)
             else:
                 place.symlink_to(tmp_path / "a.npy.partial")
-            with pytest.raises(ArgumentError, match=r"path .*\.npy\.partial', wh.* pass another path") as caught:
+            with raises(ArgumentError) as caught:
                 convert(FIXED["y"], tmp_path / place.stem, overwrite=overwrite)
             assert f"{place.name}'" in str(caught.value)
         assert {name.replace("theirs", "a.npy.partial"): found for name, found in before.items()} == {
@@ -550,11 +547,11 @@ class TestThereAlready:
     def test_a_link_to_an_empty_folder_and_a_pipe_for_a_journal_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         (tmp_path / "x.npy.partial").symlink_to(tmp_path / "empty")
-        with pytest.raises(ArgumentError, match="which is a link"):
+        with raises(ArgumentError):
             convert(FIXED["y"], tmp_path / "x.npy")
         (tmp_path / "y.npy.partial").mkdir()
         os.mkfifo(tmp_path / "y.npy.partial" / "journal.json")
-        with pytest.raises(ArgumentError, match=r"whose journal.json is not one of convert"):
+        with raises(ArgumentError):
             convert(FIXED["y"], tmp_path / "y.npy")
 
     def test_a_run_that_was_killed_before_its_first_row_was_safe_begins_anew(self, tmp_path: Path) -> None:
@@ -577,7 +574,7 @@ class TestThereAlready:
 
         source = bu.ArrayDataSource([FIXED["y"]]).map(write)
         for _ in range(2):
-            with pytest.raises(ArgumentError, match=r"s-1.tar' exists; pass another, or overwrite=True"):
+            with raises(ArgumentError):
                 convert(source, tmp_path / "s-{}.tar", shard_rows=100)
             assert (tmp_path / "s-1.tar").read_text() == "mine"
         (tmp_path / "s-1.tar").unlink()
@@ -612,9 +609,9 @@ class TestThereAlready:
 
     def test_a_folder_for_it_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "x.npy.partial").touch()
-        with pytest.raises(WriteError, match=r"x.npy.partial' beside it cannot be made \(File exists\); remove"):
+        with raises(WriteError):
             convert(FIXED["y"], tmp_path / "x.npy")
-        with pytest.raises(WriteError, match=r"cannot be made .*; remove what is there, or pass") as caught:
+        with raises(WriteError) as caught:
             convert(FIXED["y"], tmp_path / f"{'x' * 248}.npy")
         assert caught.value.errno == errno.ENAMETOOLONG
 
@@ -624,7 +621,7 @@ class TestThereAlready:
             pytest.importorskip("lmdb")
             pytest.importorskip("msgpack")
         (tmp_path / name).symlink_to(tmp_path / "nothing")
-        with pytest.raises(ArgumentError, match="exists; pass another"):
+        with raises(ArgumentError):
             convert(FIXED["y"], tmp_path / name)
         convert(FIXED["y"], tmp_path / name, overwrite=True)
         assert not (tmp_path / name).is_symlink()
@@ -634,7 +631,7 @@ class TestThereAlready:
         (tmp_path / "x.npy.partial").mkdir()
         other = os.open(tmp_path / "x.npy.partial", os.O_RDONLY)
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(ArgumentError, match="is being written by another process"):
+        with raises(ArgumentError):
             convert(FIXED["y"], tmp_path / "x.npy")
         os.close(other)
         convert(FIXED["y"], tmp_path / "x.npy")
@@ -759,5 +756,5 @@ def test_a_column_comes_back_from_json() -> None:
 @pytest.mark.parametrize("path", [b"x.npy", 3, None])
 def test_what_is_no_path_is_refused(path: Any) -> None:
     for use in (lambda: bu.convert([np.arange(3)], path), lambda: bu.NpyRows(path)):
-        with pytest.raises(ArgumentTypeError, match=r"path must be a str or an os\.PathLike, not"):
+        with raises(ArgumentTypeError):
             use()

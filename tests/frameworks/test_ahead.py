@@ -23,6 +23,7 @@ from batchup_ng.errors import PoolClosed, ReentrantIteration
 from batchup_ng.frameworks import ahead as module
 from batchup_ng.frameworks.ahead import AheadIterator
 from batchup_ng.frameworks.handover import handed_over
+from tests.messages import raises
 
 from .handover_helpers import SOURCE, AsNumPy, ahead, numbers
 
@@ -125,9 +126,9 @@ def test_what_fails_on_the_thread_is_raised_in_its_turn() -> None:
 
     iterator = ahead(SOURCE.batch_iterator(8), convert)
     assert [int(next(iterator)[0][0]) for _ in range(2)] == [0, 8]
-    with pytest.raises(ZeroDivisionError, match="of the thread"):
+    with raises(ZeroDivisionError):
         next(iterator)
-    with pytest.raises(PoolClosed, match="ZeroDivisionError: of the thread"):
+    with raises(PoolClosed):
         next(iterator)
 
 

@@ -21,6 +21,7 @@ from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
 from tests.frameworks.poison import BATCH_SIZE, ROWS, kept_late, numbered_rows, poisoned_leases
+from tests.messages import raises
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
@@ -154,7 +155,7 @@ def test_dtypes_stay_but_for_those_of_64_bits() -> None:
 
 
 def test_a_device_that_is_none_is_told_at_once() -> None:
-    with pytest.raises(bu.ArgumentTypeError, match=r"device must be a jax\.Device.*not 'gpu'.*jax\.devices"):
+    with raises(bu.ArgumentTypeError):
         to_jax(bu.Loader([np.arange(3)], 1), "gpu")
 
 
@@ -259,5 +260,5 @@ def test_arrays_as_data_become_plain_and_keep_their_dtype_in_every_pool(pools: l
     for kind in KINDS:  # a worker process has 32 bits
         source = pool_of(kind, pools).parallel_data_source(bu.ArrayDataSource([given]))
         assert_same_batches(list(source.batch_iterator(8, shuffle=1)), expected)
-    with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a PRNGKeyArray, .*key_data"):
+    with raises(ArgumentTypeError):
         bu.ArrayDataSource([jax.random.split(jax.random.key(0), 3)])

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises, warns
 from tests.work_pool.processes.serialization_helpers import wait_until
 
 from .strikes import Interrupt, Strike, struck_at_each_line, taken
@@ -434,7 +435,7 @@ def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
         assert told(ours) == told(data.DataLoader(PAIRS, 4))
         assert "1 workers, open>, chosen because the data set cannot be pickled" in repr(ours)
     with from_dataloader(data.DataLoader(Samples(fails_at(-1, below=99)), 4)) as ours:
-        with pytest.raises(LookupError, match="index 0, batch 0"):
+        with raises(LookupError):
             next(iter(ours))
         assert "no batch could be made to see" in repr(ours)
     with from_dataloader(data.DataLoader(Samples(tensors, 0), 4)) as ours:
@@ -444,10 +445,9 @@ def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
 def test_a_data_set_that_cannot_travel_is_named() -> None:
     samples = Samples(tensors)
     samples.guard = threading.Lock()  # type: ignore[attr-defined]
-    says = r"^the data set\.guard of type _thread\.lock cannot be sent"
     with (
         from_dataloader(data.DataLoader(samples, 4), pool="processes", workers=1) as ours,
-        pytest.raises(bu.SerializationError, match=says),
+        raises(bu.SerializationError),
     ):
         iter(ours)
 
@@ -537,7 +537,7 @@ def test_a_signal_in_the_data_set_is_no_error_of_its_batch(struck_once: Callable
         assert next(iterator).tolist() == [0, 1, 2, 3]
         with pytest.raises(Strike):
             next(iterator)
-        with pytest.raises(bu.PoolClosed, match="Strike"):
+        with raises(bu.PoolClosed):
             next(iterator)
 
 
@@ -570,9 +570,9 @@ def test_an_error_of_the_sampler_is_not_followed_by_the_end(pool: AbstractWorker
     with from_dataloader(data.DataLoader(torch.arange(N), 4, sampler=Fails()), pool=pool) as batches:
         iterator = iter(batches)
         assert [len(next(iterator)) for _ in range(2)] == [4, 4]
-        with pytest.raises(ValueError, match="of the sampler"):
+        with raises(ValueError):
             next(iterator)
-        with pytest.raises(bu.PoolClosed, match="of the sampler"):
+        with raises(bu.PoolClosed):
             next(iterator)
 
 
@@ -617,7 +617,7 @@ def test_a_worker_that_could_not_begin_begins_again() -> None:
     made = data.DataLoader(PAIRS, 4, worker_init_fn=begin)
     with from_dataloader(made, pool="threads", workers=1) as ours:
         batches = iter(ours)
-        with pytest.raises(Unwanted, match=r"no beginning 0 \(indices 0, 1, 2, 3, batch 0\)$"):
+        with raises(Unwanted):
             next(batches)
         assert told(batches) == told(data.DataLoader(PAIRS, 4))[1:]
     assert begun == [0, 1]
@@ -651,7 +651,7 @@ def fails_at(bad: int, below: int = -1) -> Callable[[int], Any]:
 def test_an_exception_names_the_index(pool: AbstractWorkerPool) -> None:
     batches = iter(from_dataloader(data.DataLoader(Samples(fails_at(9)), 4), pool=pool))
     assert told([next(batches), next(batches)]) == told(data.DataLoader(PAIRS, 4))[:2]
-    with pytest.raises(Unwanted, match=r"^no sample 9 \(index 9, batch 2\)$") as raised:
+    with raises(Unwanted) as raised:
         next(batches)
     assert (raised.value.row, raised.value.rows, raised.value.batch) == (9, [8, 9, 10, 11], 2)
     assert "in make" in raised.value.traceback
@@ -660,22 +660,22 @@ def test_an_exception_names_the_index(pool: AbstractWorkerPool) -> None:
 
 def test_an_exception_of_the_collate_function(pool: AbstractWorkerPool) -> None:
     made = from_dataloader(data.DataLoader(Samples(ragged), 12, sampler=range(12)), pool=pool)
-    with pytest.raises(RuntimeError, match=r"indices 0, 1, 2, 3, 4, 5, 6, 7 and 4 more, batch 0\)$"):
+    with raises(RuntimeError):
         list(made)
     made = from_dataloader(data.DataLoader(AtOnce(fails_at(5)), 4), pool=pool)
-    with pytest.raises(Unwanted, match=r"\(indices 4, 5, 6, 7, batch 1\)$"):
+    with raises(Unwanted):
         list(made)
     made = from_dataloader(data.DataLoader(Samples(fails_at(3)), None), pool=pool)
-    with pytest.raises(Unwanted, match=r"\(index 3, batch 3\)$"):
+    with raises(Unwanted):
         list(made)
 
 
 def test_a_row_that_is_not_there(pool: AbstractWorkerPool) -> None:
     made = from_dataloader(data.DataLoader(columns(torch.float32), 2, sampler=[0, 1, 2, N]), pool=pool)
-    with pytest.raises(IndexError, match=rf"\(index {N}, batch 1\)$"):
+    with raises(IndexError):
         list(made)
     made = from_dataloader(data.DataLoader(columns(torch.float32), 2, sampler=[0, 0.5]), pool=pool)
-    with pytest.raises((IndexError, TypeError), match=r"\(index 0.5, batch 0\)$"):
+    with raises((IndexError, TypeError)):
         list(made)
 
 
@@ -718,7 +718,7 @@ def test_a_batch_that_kills_workers_is_named() -> None:
     with from_dataloader(data.DataLoader(deadly, 4), pool="processes", workers=1) as ours:
         batches = iter(ours)
         assert [next(batches).tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        with pytest.raises(bu.errors.WorkerDied, match=r"\(indices 8, 9, 10, 11, batch 2\)$"):
+        with raises(bu.errors.WorkerDied):
             next(batches)
         assert next(batches).tolist() == [12, 13, 14, 15]
 
@@ -729,7 +729,7 @@ def test_a_batch_that_takes_too_long_is_named() -> None:
     with from_dataloader(data.DataLoader(slow, 2, timeout=0.2, num_workers=1), pool="threads") as ours:
         batches = iter(ours)
         assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
-        with pytest.raises(TimeoutError, match=r"\(indices 4, 5, batch 2\)$"):
+        with raises(TimeoutError):
             next(batches)
         assert next(batches).tolist() == [6, 7]
         ending.set()
@@ -740,9 +740,9 @@ def test_a_batch_that_takes_too_long_is_named() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_pinning_without_a_device_warns_as_torch_does(pool: AbstractWorkerPool) -> None:
-    with pytest.warns(UserWarning, match="pin_memory"):
+    with warns(UserWarning):
         expected = told(data.DataLoader(PAIRS, 4, pin_memory=True))
-    with pytest.warns(UserWarning, match="pin_memory=True has no effect") as warned:
+    with warns(UserWarning) as warned:
         assert told(from_dataloader(data.DataLoader(PAIRS, 4, pin_memory=True), pool=pool)) == expected
     assert warned[0].filename == __file__
 
@@ -790,20 +790,20 @@ class OwnWay(data.DataLoader):
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "said"),
+    ("given", "options"),
     [
-        (PAIRS, {}, "must be a torch.utils.data.DataLoader, not a Samples.*Loader"),
-        (data.DataLoader(Streams()), {}, "Streams is an IterableDataset.*pool.prefetch"),
-        (OwnWay(PAIRS), {}, "OwnWay has an __iter__ of its own; pass the DataLoader"),
-        (data.DataLoader(PAIRS), {"pool": "process"}, "did you mean 'processes'"),
-        (data.DataLoader(PAIRS), {"pool": "serial", "workers": 2}, "leave it out"),
-        (data.DataLoader(PAIRS), {"workers": 0}, "workers must be at least 1"),
-        (data.DataLoader(PAIRS), {"buffer": 0}, "buffer must be at least 1"),
-        (data.DataLoader(PAIRS), {"timeout": -1}, "timeout must be above 0"),
-        (data.DataLoader(PAIRS), {"num_workers": 2}, "pass the number of workers as workers="),
-        (data.DataLoader(PAIRS), {"shuffle": True}, "give it to the DataLoader"),
+        (PAIRS, {}),
+        (data.DataLoader(Streams()), {}),
+        (OwnWay(PAIRS), {}),
+        (data.DataLoader(PAIRS), {"pool": "process"}),
+        (data.DataLoader(PAIRS), {"pool": "serial", "workers": 2}),
+        (data.DataLoader(PAIRS), {"workers": 0}),
+        (data.DataLoader(PAIRS), {"buffer": 0}),
+        (data.DataLoader(PAIRS), {"timeout": -1}),
+        (data.DataLoader(PAIRS), {"num_workers": 2}),
+        (data.DataLoader(PAIRS), {"shuffle": True}),
     ],
 )
-def test_what_is_refused(given: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError), match=said):
+def test_what_is_refused(given: Any, options: dict[str, Any]) -> None:
+    with raises((bu.errors.ArgumentError, bu.errors.ArgumentTypeError)):
         from_dataloader(given, **options)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from tests.messages import raises
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -194,11 +195,9 @@ def test_a_data_set_that_is_told_of_epochs_by_lightning_never_goes_back(expected
             assert rest(dataset, asked) == expected[PER_EPOCH + 1 :]
 
 
-@pytest.mark.parametrize(("options", "words"), [({"drop_last": True}, "drop_last=False"), ({}, "batch_size=6")])
+@pytest.mark.parametrize("options", [{"drop_last": True}, {}])
 @pytest.mark.parametrize("taken", [1, PER_EPOCH])
-def test_a_data_set_refuses_a_state_after_which_trainers_would_miscount(
-    options: dict[str, Any], words: str, taken: int
-) -> None:
+def test_a_data_set_refuses_a_state_after_which_trainers_would_miscount(options: dict[str, Any], taken: int) -> None:
     with loader() as batches:
         begun = iter(batches)
         for _ in range(taken):
@@ -206,7 +205,7 @@ def test_a_data_set_refuses_a_state_after_which_trainers_would_miscount(
         state = batches.state_dict()
     data, size = {"x": np.arange(N, dtype=np.float32)}, SIZE if options else 4
     with bu.Loader(data, size, shuffle=1, pool="serial", **options) as other:
-        with pytest.raises(bu.StateError, match=words):
+        with raises(bu.StateError):
             as_dataset(other).load_state_dict(state)
         assert not other.in_mid_epoch
         other.load_state_dict(state)  # a loop of the user's own counts nothing

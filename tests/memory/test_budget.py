@@ -24,6 +24,7 @@ from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.prefetch_buffer import ByteBound
 from batchup_ng.work_pool.processes import shared_arrays
 from batchup_ng.work_pool.processes.shared_memory import Arena, SlotPool
+from tests.messages import raises, warns
 from tests.work_pool.processes.serialization_helpers import crossing
 
 MB = 1 << 20
@@ -80,7 +81,7 @@ def test_what_was_promised_is_not_free(budget: MemoryBudget, tmp_path: Path, mon
     assert budget.free() == 40 * MB
     rows[:10]
     assert 49 * MB < budget.free() <= 50 * MB, "the system no longer counts the ten rows as free"
-    with pytest.warns(bu.CacheWarning, match="of 60 rows will be kept in memory"):
+    with warns(bu.CacheWarning):
         other = bu.Cached(Rows(60))
     assert budget.table()["cached rows"] <= 60 * MB + 40 * MB
     del rows, other
@@ -109,7 +110,7 @@ def test_a_limit_is_a_size(size: Any, limit: Any, budget: MemoryBudget) -> None:
 
 
 def test_a_limit_that_is_none_is_refused(budget: MemoryBudget) -> None:
-    with pytest.raises(bu.ArgumentError, match="size must be a size in bytes, not 'much'"):
+    with raises(bu.ArgumentError):
         bu.memory_limit("much")
 
 
@@ -118,7 +119,7 @@ def test_the_environment_sets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("BATCHUP_NG_MEMORY", text)
         assert MemoryBudget().limit == limit
     monkeypatch.setenv("BATCHUP_NG_MEMORY", "all")
-    with pytest.raises(bu.ArgumentError, match="BATCHUP_NG_MEMORY must be a size in bytes, not 'all'"):
+    with raises(bu.ArgumentError):
         MemoryBudget().free()
 
 
@@ -237,7 +238,7 @@ def test_what_is_read_ahead_goes_down_to_one_batch_a_worker(budget: MemoryBudget
     budget.set_limit(0)
     assert not budget.within(1)
     assert (bound.limit, single.limit) == (3, 1)
-    with pytest.warns(bu.SharedMemoryWarning, match="a batch has 10 bytes, and the limit on memory is 0 bytes; held"):
+    with warns(bu.SharedMemoryWarning):
         bound.saw(np.zeros(10, np.uint8))
     assert bound.limit == 3
 
@@ -261,9 +262,7 @@ def fetched(cache: ChunkCache, numbers: list[int], nbytes: int = MB) -> bool:
 
 
 @pytest.mark.parametrize("free", [60, 1000])
-def test_columns_share_one_room_for_chunks(
-    free: int, budget: MemoryBudget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_share_one_room_for_chunks(free: int, budget: MemoryBudget, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [ChunkCache(20 * MB) for _ in range(12)]
     monkeypatch.setattr(limits, "available", lambda: free * MB - taken(columns))
     for column in columns:
@@ -281,9 +280,7 @@ def taken(columns: list[ChunkCache]) -> int:
     return sum(share.file.taken() for share in shares)
 
 
-def test_a_column_that_is_opened_later_has_an_equal_part(
-    budget: MemoryBudget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_that_is_opened_later_has_an_equal_part(budget: MemoryBudget, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [ChunkCache(30 * MB)]
     monkeypatch.setattr(limits, "available", lambda: 80 * MB - taken(columns))
     worker: ChunkCache = pickle.loads(pickle.dumps(columns[0]))
@@ -366,8 +363,7 @@ def test_an_error_names_the_largest_holders(budget: MemoryBudget, monkeypatch: p
         budget.add(claim)
     budget.set_limit("10MB")
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
-    said = r"limit on memory is 10000000 bytes; held already: cached rows 9 MB, decoded chunks 2 kB, slots 500 bytes\)"
-    with crossing() as both, pytest.raises(bu.SerializationError, match=said):
+    with crossing() as both, raises(bu.SerializationError):
         both.share([np.zeros(4 * MB, np.uint8)])
     assert "held already: nothing" in MemoryBudget().in_words()
 

@@ -18,6 +18,7 @@ from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.randomness import BatchKey, OrderKey, SampleRng, numpy_rng
 from batchup_ng.randomness.hashing import high_product
+from tests.messages import raises
 
 N = 20_000
 MANY = np.arange(N)
@@ -91,43 +92,43 @@ def test_choices_follow_their_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "error", "message"),
+    ("draw", "error"),
     [
-        (lambda r: r.integers(0), ArgumentError, "the range is empty"),
-        (lambda r: r.integers(3, 3), ArgumentError, "the range is empty"),
-        (lambda r: r.integers(2.5), ArgumentTypeError, "whole number"),
-        (lambda r: r.bernoulli(1.5), ArgumentError, "probability"),
-        (lambda r: r.choice([]), ArgumentError, "at least one item"),
-        (lambda r: r.choice(0), ArgumentError, "at least 1"),
-        (lambda r: r.choice(2, p=[1, -1]), ArgumentError, "not negative"),
-        (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError, "p must be numbers: could not convert"),
-        (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError, "p must be numbers"),
-        (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError, "2 numbers"),
-        (lambda r: r.random(size=3.0), ArgumentTypeError, "size must be a whole number, not 3.0"),
-        (lambda r: r.random(size=(2, 1.5)), ArgumentTypeError, "size must be a whole number, not 1.5"),
-        (lambda r: r.normal(size="2"), ArgumentTypeError, "size must be a whole number"),
-        (lambda r: r.choice(3, size=(2, -1)), ArgumentError, "size must not be negative"),
-        (lambda r: r.uniform(0, np.ones((5, 2))), ArgumentError, r"high must broadcast .* \(3,\), .* shape \(5, 2\)"),
-        (lambda r: r.uniform(np.ones(3), size=4), ArgumentError, r"low must broadcast .* shape it \(3, 1\)"),
-        (lambda r: r.normal(np.ones(2)), ArgumentError, "loc must broadcast"),
-        (lambda r: r.normal(0, np.ones((3, 1))), ArgumentError, "scale must broadcast"),
-        (lambda r: r.normal("a lot"), ArgumentTypeError, "loc must be a number"),
-        (lambda r: r.normal(0, -1), ArgumentError, "scale must not be negative, and one is -1"),
-        (lambda r: r.normal(0, np.array([1.0, -0.5, 1.0])), ArgumentError, r"negative, and one is -0\.5"),
-        (lambda r: r.uniform(-np.inf, 1), ArgumentError, "low and high must be finite"),
-        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError, "low and high must be finite"),
-        (lambda r: r.uniform(-1e308, 1e308), ArgumentError, "low and high must be finite"),
-        (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError, "low must be a number, or an array of numbers"),
-        (lambda r: r.bernoulli(np.ones(2)), ArgumentError, "p must broadcast"),
-        (lambda r: r.bernoulli(np.array([0.5, 0.5, 1.5])), ArgumentError, r"between 0 and 1, not 1\.5"),
-        (lambda r: r.bernoulli(float("nan")), ArgumentError, "between 0 and 1, not nan"),
-        (lambda r: r.bernoulli("often"), ArgumentTypeError, "p must be a probability"),
-        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError, "must be a whole number"),
-        (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError, "high must be a whole number"),
+        (lambda r: r.integers(0), ArgumentError),
+        (lambda r: r.integers(3, 3), ArgumentError),
+        (lambda r: r.integers(2.5), ArgumentTypeError),
+        (lambda r: r.bernoulli(1.5), ArgumentError),
+        (lambda r: r.choice([]), ArgumentError),
+        (lambda r: r.choice(0), ArgumentError),
+        (lambda r: r.choice(2, p=[1, -1]), ArgumentError),
+        (lambda r: r.choice(2, p=["a", "b"]), ArgumentTypeError),
+        (lambda r: r.choice(2, p=[[1], [2, 3]]), ArgumentTypeError),
+        (lambda r: r.choice(2, p=[1, 1, 1]), ArgumentError),
+        (lambda r: r.random(size=3.0), ArgumentTypeError),
+        (lambda r: r.random(size=(2, 1.5)), ArgumentTypeError),
+        (lambda r: r.normal(size="2"), ArgumentTypeError),
+        (lambda r: r.choice(3, size=(2, -1)), ArgumentError),
+        (lambda r: r.uniform(0, np.ones((5, 2))), ArgumentError),
+        (lambda r: r.uniform(np.ones(3), size=4), ArgumentError),
+        (lambda r: r.normal(np.ones(2)), ArgumentError),
+        (lambda r: r.normal(0, np.ones((3, 1))), ArgumentError),
+        (lambda r: r.normal("a lot"), ArgumentTypeError),
+        (lambda r: r.normal(0, -1), ArgumentError),
+        (lambda r: r.normal(0, np.array([1.0, -0.5, 1.0])), ArgumentError),
+        (lambda r: r.uniform(-np.inf, 1), ArgumentError),
+        (lambda r: r.uniform(0, [1, np.nan, 1]), ArgumentError),
+        (lambda r: r.uniform(-1e308, 1e308), ArgumentError),
+        (lambda r: r.uniform([[0], [1, 2]], 1), ArgumentTypeError),
+        (lambda r: r.bernoulli(np.ones(2)), ArgumentError),
+        (lambda r: r.bernoulli(np.array([0.5, 0.5, 1.5])), ArgumentError),
+        (lambda r: r.bernoulli(float("nan")), ArgumentError),
+        (lambda r: r.bernoulli("often"), ArgumentTypeError),
+        (lambda r: r.integers(np.array([1, 2, 3])), ArgumentTypeError),
+        (lambda r: r.integers(0, [1, 2, 3]), ArgumentTypeError),
     ],
 )
-def test_draws_that_make_no_sense_are_refused(draw: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_draws_that_make_no_sense_are_refused(draw: Any, error: type) -> None:
+    with raises(error):
         draw(rng(3))
 
 

@@ -18,6 +18,7 @@ from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.sampling.plans.sharding import Reached
 from batchup_ng.testing.sources import assert_same_batches
+from tests.messages import raises
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
@@ -130,7 +131,7 @@ def test_after_an_error_the_epoch_goes_on_with_the_batch_that_failed() -> None:
             broken.add(77)
             iterator = made.batch_iterator(10, 5)
             done: list[Any] = []
-            with pytest.raises(OSError, match="the disk is away"):
+            with raises(OSError):
                 _collect(iterator, done)
             state = iterator.state_dict()
             broken.clear()
@@ -164,7 +165,7 @@ def test_a_rank_never_leaves_out_a_whole_batch(make: Any) -> None:
         assert [len(x) for (x,) in skips.batch_iterator(4)] == [4] * 7  # alone it does
         iterator = skips.batch_iterator(4, shard=(0, 2))
         next(iterator)
-        with pytest.raises(bu.TooManyErrors, match=r"every sample of batch 1 failed.*2 ranks.*on_error='replace'") as e:
+        with raises(bu.TooManyErrors) as e:
             next(iterator)
         assert [error.row for error in e.value.errors] == [8, 9, 10, 11]
         other = skips.batch_iterator(4, shard=(1, 2))

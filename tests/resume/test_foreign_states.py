@@ -13,6 +13,7 @@ from batchup_ng.errors import StateError
 from batchup_ng.sampling import standard
 from batchup_ng.sampling.base import array_fingerprint
 from batchup_ng.testing.sources import assert_same_batches
+from tests.messages import raises
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
@@ -32,14 +33,14 @@ def refusals() -> list[Any]:
     """Sources and options that are not those of the state."""
     source = rows_and_noise(100)
     return [
-        (rows_and_noise(99), {}, "is of another source: it was saved from .*MapDataSource.*100.*and this is .*99"),
-        (bu.ArrayDataSource([np.arange(100)]), {}, "of another source.*ArrayDataSource"),
-        (two_columns(), {}, r"from .*1\], 1\]\], and this is .*1\], 2\]\];"),
-        (bu.subset(source, np.arange(50)), {}, "of another source"),
-        (source, {"shuffle": 8}, "is of shuffle=7, and this epoch of shuffle=8"),
-        (source, {"shuffle": None}, "order is by 'seed', and this one's is by 'in order'"),
-        (source, {"shuffle": np.random.RandomState(3)}, r"drawn from a RandomState, .*; pass an int seed as shuffle="),
-        (source, {"epoch": 3}, "is of epoch 2, and epoch=3 was asked for"),
+        (rows_and_noise(99), {}),
+        (bu.ArrayDataSource([np.arange(100)]), {}),
+        (two_columns(), {}),
+        (bu.subset(source, np.arange(50)), {}),
+        (source, {"shuffle": 8}),
+        (source, {"shuffle": None}),
+        (source, {"shuffle": np.random.RandomState(3)}),
+        (source, {"epoch": 3}),
     ]
 
 
@@ -54,7 +55,7 @@ def test_options_that_change_the_order_belong_to_the_source() -> None:
     ):
         iterator = one.batch_iterator(4, shuffle=7)
         next(iterator)
-        with pytest.raises(StateError, match="is of another source"):
+        with raises(StateError):
             other.batch_iterator(4, shuffle=7, state=iterator.state_dict())
 
 
@@ -90,7 +91,7 @@ def test_any_two_entries_of_a_large_array_that_differ_are_noticed(what: str) -> 
     state = iterator.state_dict()
     like, _ = twice(LARGE[what], ROWS)
     assert_same_batches([next(like.batch_iterator(10, shuffle=7, state=state))], [next(iterator)])
-    with pytest.raises(StateError, match="of another source"):
+    with raises(StateError):
         other.batch_iterator(10, shuffle=7, state=state)
 
 
@@ -120,24 +121,22 @@ def test_a_state_is_small_whatever_the_source_is_called(name: str) -> None:
     state = kind([np.arange(10)]).batch_iterator(4, shuffle=3).state_dict()
     assert len(json.dumps(state)) <= 4096
     assert name[:10] in state["told"]
-    with pytest.raises(StateError, match="of another source") as refused:
+    with raises(StateError) as refused:
         kind([np.arange(11)]).batch_iterator(4, shuffle=3, state=state)
     saved, _, found = str(refused.value).partition("saved from ")[2].partition(", and this is ")
     assert saved != found.partition("; the graph")[0]
 
 
-@pytest.mark.parametrize(("source", "options", "says"), refusals())
-def test_the_state_of_something_else_is_refused(source: Any, options: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("source", "options"), refusals())
+def test_the_state_of_something_else_is_refused(source: Any, options: dict[str, Any]) -> None:
     iterator = rows_and_noise(100).batch_iterator(10, shuffle=7, epoch=2)
     next(iterator)
-    with pytest.raises(StateError, match=says):
+    with raises(StateError):
         source.batch_iterator(10, state=iterator.state_dict(), **{"shuffle": 7, "epoch": 2, **options})
 
 
-@pytest.mark.parametrize(
-    ("told", "says"), [(np.arange(3), "ndarray"), ({1, 2}, "set"), (float("nan"), "Out of range|nan"), (1j, "complex")]
-)
-def test_a_fingerprint_that_json_cannot_hold_is_refused_by_name(told: Any, says: str) -> None:
+@pytest.mark.parametrize("told", [np.arange(3), {1, 2}, float("nan"), 1j])
+def test_a_fingerprint_that_json_cannot_hold_is_refused_by_name(told: Any) -> None:
     class Own(bu.ArrayDataSource):
         def fingerprint(self) -> list[Any]:
             return ["Own", told]
@@ -145,7 +144,7 @@ def test_a_fingerprint_that_json_cannot_hold_is_refused_by_name(told: Any, says:
     state = bu.ArrayDataSource([np.arange(10)]).batch_iterator(4).state_dict()
     source = Own([np.arange(10)])
     for ask in (lambda: source.batch_iterator(4).state_dict(), lambda: source.batch_iterator(4, state=state)):
-        with pytest.raises(StateError, match=rf"fingerprint\(\) of a source or sampler must return .*({says})"):
+        with raises(StateError):
             ask()
 
 
@@ -161,12 +160,12 @@ def test_options_may_be_numbers_and_truths_of_numpy() -> None:
         state = numpys.batch_iterator(3, shuffle=7, state=iterator.state_dict()).state_dict()
         assert state == iterator.state_dict()
     for make in (bu.ChoiceDataSource, bu.CompositeDataSource):
-        with pytest.raises(bu.ArgumentTypeError, match="must be True or False, not 'no'"):
+        with raises(bu.ArgumentTypeError):
             make(parts, "no")  # type: ignore[operator]
 
 
 def test_row_numbers_beyond_int64_do_not_count_from_the_end() -> None:
     rows = np.array([1, (1 << 64) - 1], dtype=np.uint64)
     for make in (lambda: bu.subset(rows_and_noise(9), rows), lambda: bu.ArrayDataSource([np.arange(9)], indices=rows)):
-        with pytest.raises(bu.ArgumentError, match=r"must be below 2\^63, and one is 18446744073709551615"):
+        with raises(bu.ArgumentError):
             make()

@@ -18,6 +18,7 @@ from batchup_ng.errors import InOrderNotSupported, StateError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import thorough
+from tests.messages import raises
 from tests.properties.graphs import graphs, shuffle_of, shuffles
 
 MOST = 12
@@ -103,7 +104,7 @@ def test_uneven_ends_are_dropped_or_refused() -> None:
     source = rows_and_noise(100)
     ranks = [joined(source.batch_iterator(16, shard=(rank, 3), uneven="drop"))[0] for rank in range(3)]
     assert sorted(np.concatenate(ranks)) == list(range(99))
-    with pytest.raises(bu.ArgumentError, match=r"uneven is 'error', and the 4 samples at the end .* among 3 ranks"):
+    with raises(bu.ArgumentError):
         source.batch_iterator(16, shard=(0, 3), uneven="error")
     assert len(source.batch_iterator(25, shard=(1, 2), uneven="error")) == 2
 
@@ -113,12 +114,12 @@ def test_a_state_that_cannot_be_loaded_leaves_the_iterator_as_it_was() -> None:
     uneven = source.batch_iterator(4, shuffle=9, shard=(0, 3))
     next(uneven)
     options: dict[str, Any] = {"shard": (0, 3), "uneven": "error"}
-    with pytest.raises(bu.ArgumentError, match="cannot be shared out evenly"):
+    with raises(bu.ArgumentError):
         source.batch_iterator(4, shuffle=9, state=uneven.state_dict(), **options)
     whole = list(source.batch_iterator(4, shuffle=9))
     iterator = source.batch_iterator(4, shuffle=9)
     first = [next(iterator)]
-    with pytest.raises(StateError, match="is of another source"):
+    with raises(StateError):
         iterator.load_state_dict(bu.ArrayDataSource([np.arange(9)]).batch_iterator(4, shuffle=9).state_dict())
     assert_same_batches(first + list(iterator), whole)
 
@@ -141,7 +142,7 @@ def test_the_policy_goes_on_counting() -> None:
         resumed = parallel.batch_iterator(10, state=state)
         second = [next(resumed)[0]]
         assert np.concatenate(first + second).tolist() == [x for x in range(60) if x % 10 != 3]
-        with pytest.raises(bu.TooManyErrors, match="7 samples of this epoch failed"):
+        with raises(bu.TooManyErrors):
             next(resumed)
 
 
@@ -173,7 +174,7 @@ def test_a_choice_goes_on_with_its_own_batch_size_only() -> None:
     source = bu.ChoiceDataSource([bu.ArrayDataSource([np.arange(10)]), bu.ArrayDataSource([np.arange(10)])])
     iterator = source.batch_iterator(4, shuffle=7)
     next(iterator)
-    with pytest.raises(StateError, match=r"with batch_size=4, and batch_size is 5.*only goes on with the same"):
+    with raises(StateError):
         source.batch_iterator(5, shuffle=7, state=iterator.state_dict())
 
 
@@ -188,7 +189,7 @@ def test_where_batches_are_in_order_an_epoch_goes_on_with_its_own_last_batches_o
         iterator = source.batch_iterator(4, shuffle, drop_last=drop_last)
         done = [next(iterator)]
         state = json.loads(json.dumps(iterator.state_dict()))
-        with pytest.raises(StateError, match=f"with drop_last={drop_last}, and drop_last is {not drop_last}; the"):
+        with raises(StateError):
             source.batch_iterator(4, shuffle, drop_last=not drop_last, state=state)
         rest = list(iterator)
         assert_same_batches(list(source.batch_iterator(4, shuffle, drop_last=drop_last, state=state)), rest)
@@ -200,11 +201,11 @@ def test_other_streams_say_that_they_cannot() -> None:
     function = bu.CallableDataSource(lambda batch_size: iter([(np.arange(3),)]))
     for source in (plain, function):
         iterator = source.batch_iterator(3)
-        with pytest.raises(StateError, match=r"only streams.*use a source with random access"):
+        with raises(StateError):
             iterator.state_dict()
-        with pytest.raises(StateError, match="only streams"):
+        with raises(StateError):
             iterator.load_state_dict({})
-        with pytest.raises(bu.ArgumentError, match="only streams; let its function or iterator give each rank its own"):
+        with raises(bu.ArgumentError):
             source.batch_iterator(3, shard=(0, 2))
 
 

@@ -13,6 +13,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch.state import from_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
+from tests.messages import raises
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
 
@@ -33,13 +34,13 @@ def test_a_state_is_small_and_plain() -> None:
 
 def test_what_is_no_state_is_refused_with_the_reason() -> None:
     state = state_after(3)
-    with pytest.raises(StateError, match="must be the dict that state_dict"):
+    with raises(StateError):
         from_state([1, 2])
-    with pytest.raises(StateError, match="no state of a batch iterator"):
+    with raises(StateError):
         from_state({"epoch": 3})
-    with pytest.raises(StateError, match="of version 4 of the format, and this batchup_ng reads versions 2 to 3"):
+    with raises(StateError):
         from_state({**state, "version": 4})
-    with pytest.raises(StateError, match="its digest is not that of what it says"):
+    with raises(StateError):
         from_state({**state, "samples": 31})
 
 
@@ -111,16 +112,15 @@ def test_the_epochs_of_a_drawn_seed_have_orders_of_their_own_and_are_made_ahead(
 
 def test_an_order_that_is_drawn_from_a_random_state_has_no_state() -> None:
     shuffle = np.random.RandomState(3)
-    says = r"drawn from a RandomState, .*, so that it cannot be saved or resumed; pass an int seed as shuffle="
     state = state_after(1)
     with bu.WorkerThreadPool(1) as pool:
         for source in (SOURCE, pool.parallel_data_source(SOURCE)):
             with source.batch_iterator(10, shuffle=shuffle) as iterator:
                 next(iterator)
-                with pytest.raises(StateError, match=says):
+                with raises(StateError):
                     iterator.state_dict()
-                with pytest.raises(StateError, match=says):
+                with raises(StateError):
                     iterator.load_state_dict(state)
                 assert len(iterator) == 99
-            with pytest.raises(StateError, match=says):
+            with raises(StateError):
                 source.batch_iterator(10, shuffle=shuffle, state=state)

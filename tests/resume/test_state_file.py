@@ -20,6 +20,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch import state_file
 from batchup_ng.data_source.epoch.state_file import read_state, write_state
 from batchup_ng.errors import StateError
+from tests.messages import raises
 from tests.threads import in_threads
 
 SOURCE = bu.ArrayDataSource([np.arange(1000)])
@@ -48,18 +49,18 @@ def test_files_are_read_as_they_stand(tmp_path: Path, monkeypatch: pytest.Monkey
     assert names(tmp_path) == ["state.json"]
     for text in ("{", "", "[" * 100_000):
         path.write_text(text)
-        with pytest.raises(StateError, match="holds no state"):
+        with raises(StateError):
             read_state(path)
     monkeypatch.setattr(state_file, "MAX_BYTES", 1000)
     path.write_bytes(bytes(1001))
-    with pytest.raises(StateError, match="more than"):
+    with raises(StateError):
         read_state(path)
     with pytest.raises(FileNotFoundError):
         read_state(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe")
     loader = bu.Loader([np.arange(3)], 1, pool="serial")
     for load in (read_state, loader.load_state, bu.ArrayDataSource([np.arange(3)]).batch_iterator(1).load_state):
-        with pytest.raises(StateError, match="must be a regular file, not a pipe"):
+        with raises(StateError):
             load(tmp_path / "pipe")
     loader.close()
 
@@ -73,7 +74,7 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="No space left"):
+        with raises(OSError):
             write_state(path, {"new": 2})
     assert read_state(path) == {"old": 1}
     assert names(tmp_path) == ["state.json"]
@@ -89,7 +90,7 @@ def test_a_file_that_cannot_be_closed_leaves_the_old_one(tmp_path: Path, monkeyp
         os.close(handle)  # so that the file's own close fails
 
     monkeypatch.setattr(os, "fsync", close_too)
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with raises(OSError):
         write_state(path, {"new": 2})
     assert read_state(path) == {"old": 1}
     assert names(tmp_path) == ["state.json"]
@@ -130,7 +131,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 def test_a_link_that_leads_to_itself_is_refused_and_stays(tmp_path: Path) -> None:
     link = tmp_path / "state.json"
     link.symlink_to(link)
-    with pytest.raises(OSError, match="only a plain file"):
+    with raises(OSError):
         write_state(link, {"a": 1})
     assert link.is_symlink()
     assert names(tmp_path) == ["state.json"]

@@ -18,6 +18,7 @@ from batchup_ng.data_source.epoch.state import as_state, from_state
 from batchup_ng.errors import StateError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 
 class Counting:
@@ -99,8 +100,8 @@ def test_what_is_refused_changes_nothing() -> None:
     other = stream().batch_iterator(4, shuffle=4)
     whole = list(stream().batch_iterator(4, shuffle=3))
     done = [next(iterator) for _ in range(3)]
-    for bad, says in [(other.state_dict(), "of shuffle=4, and this epoch of shuffle=3"), ({}, "no state"), (3, "dict")]:
-        with pytest.raises(StateError, match=says):
+    for bad in [other.state_dict(), {}, 3]:
+        with raises(StateError):
             iterator.load_state_dict(bad)
     assert_same_batches(done + list(iterator), whole)
 
@@ -148,7 +149,7 @@ def test_a_batch_that_failed_was_not_handed_out(error: type[BaseException], pool
     whole = list(stream().batch_iterator(4, shuffle=3))
     iterator = over(bu.IteratorDataSource(Counting()).map(failing), pool).batch_iterator(4)
     done = [next(iterator) for _ in range(7)]
-    with pytest.raises(error, match="here"):
+    with raises(error):
         next(iterator)
     state = json.loads(json.dumps(iterator.state_dict()))
     rest = list(bu.IteratorDataSource(Counting()).map(lambda *batch: batch).batch_iterator(4, state=state))
@@ -187,7 +188,7 @@ def test_a_state_that_json_cannot_hold_is_refused_when_it_is_asked_for() -> None
         source.held = held
         iterator = bu.IteratorDataSource(source).batch_iterator(4)
         next(iterator)
-        with pytest.raises(StateError, match="own iterator cannot be written as JSON"):
+        with raises(StateError):
             iterator.state_dict()
         assert len(list(iterator)) == 2
     source = Odd(3)
@@ -215,7 +216,7 @@ def test_a_large_state_comes_back_from_its_file_or_is_not_written(
     assert source.given == 1
     written = path.read_bytes()
     monkeypatch.setattr(state_file, "MAX_BYTES", 2 << 20)
-    with pytest.raises(StateError, match="a file of at most 2097152 is read"):
+    with raises(StateError):
         iterator.save_state(path)
     assert path.read_bytes() == written
 
@@ -228,7 +229,7 @@ def test_an_iterator_that_has_no_state_just_now_has_its_epoch_all_the_same(pool:
     with over(bu.IteratorDataSource(inner), pool).batch_iterator(5) as iterator:
         done = [next(iterator)]
         for _ in range(2):
-            with pytest.raises(StateError, match="drawn from a RandomState"):
+            with raises(StateError):
                 iterator.state_dict()
         assert_same_batches(done + list(iterator), whole)
 
@@ -243,7 +244,7 @@ def test_what_the_users_state_dict_raises_comes_when_a_state_is_asked_for(pool: 
     whole = list(bu.IteratorDataSource(Counting()).batch_iterator(4))
     with over(bu.IteratorDataSource(Late()), pool).batch_iterator(4) as iterator:
         done = [next(iterator)]
-        with pytest.raises(StateError, match=r"no state: OSError\('not just now'\)"):
+        with raises(StateError):
             iterator.state_dict()
         done.append(next(iterator))
         state = iterator.state_dict()
@@ -255,9 +256,9 @@ def test_a_state_that_the_users_iterator_refuses_ends_no_epoch_in_silence() -> N
     saved = from_state(iterator.state_dict())
     bad = as_state(dataclasses.replace(saved, inner={**saved.inner, "iterator": {"taken": 3}}))
     next(iterator)
-    with pytest.raises(StateError, match=r"refuses its part of this state: KeyError\('given'\)"):
+    with raises(StateError):
         iterator.load_state_dict(bad)
-    with pytest.raises(bu.PoolClosed, match="a state that could not be loaded"):
+    with raises(bu.PoolClosed):
         next(iterator)
 
 

@@ -14,6 +14,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BucketSampler, StandardSampler
+from tests.messages import raises
 
 LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
 KEY = OrderKey(3, 1)
@@ -147,7 +148,7 @@ def test_a_source_counts_its_batches_and_goes_on_with_their_size_only(shuffle: A
     whole = list(iterator)
     assert len(whole) == n
     assert made.num_samples() == len(set(rows_of(whole).tolist())) == 3000
-    with pytest.raises(StateError, match="buckets"):
+    with raises(StateError):
         made.batch_iterator(16, shuffle=shuffle, state=state)
 
 
@@ -176,7 +177,7 @@ def test_sources_made_of_it_hand_out_its_batches() -> None:
         lambda: bu.zip(small(), small()),
         lambda: bu.split(small(), (0.5, 0.5), seed=1),
     ):
-        with pytest.raises(ArgumentTypeError, match=r"with a BucketSampler have no numbers.*leave its sampler out"):
+        with raises(ArgumentTypeError):
             refused()
 
 

@@ -18,6 +18,7 @@ from batchup_ng.sampling import BalancedBatchSampler, StratifiedSampler
 from batchup_ng.sampling.plans import even_interleave
 from batchup_ng.sampling.plans.even_interleave import Spread
 from tests.extent import quick, thorough
+from tests.messages import raises
 
 Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
 
@@ -234,9 +235,9 @@ def test_every_class_is_left_out_as_often() -> None:
 def test_another_batch_size_is_refused_with_the_right_one() -> None:
     source = bu.ArrayDataSource([Y], sampler=BalancedBatchSampler(Y, 4))
     for shuffle in (None, 3, np.random.RandomState(3)):
-        with pytest.raises(ArgumentError, match=r"batch_size must be 12, which is per_class=4 of each of 3 classes"):
+        with raises(ArgumentError):
             source.batch_iterator(10, shuffle=shuffle)
-    with pytest.raises(ArgumentError, match="batch_size must be 12"):
+    with raises(ArgumentError):
         BalancedBatchSampler(Y, 4).in_order_indices_batch_iterator(3)
     assert len(source.batch_iterator(12, shuffle=3)) == 2
 
@@ -260,24 +261,24 @@ def test_a_balanced_source_can_be_taken_and_repeated() -> None:
 
 def refused() -> list[Any]:
     return [
-        (lambda: StratifiedSampler([]), ArgumentError, "y must be a one-dimensional, non-empty"),
-        (lambda: StratifiedSampler([0, -1]), ArgumentError, "y must not be negative"),
-        (lambda: StratifiedSampler([[0, 1], [2]]), ArgumentTypeError, "y must be one-dimensional, and is a list of"),
-        (lambda: StratifiedSampler(np.array([2**64 - 1, 3], np.uint64)), ArgumentError, "y must be below 2.63"),
-        (lambda: StratifiedSampler(["a"]), ArgumentTypeError, "y must be whole numbers, not <U1"),
-        (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError, "indices must be row numbers below 2"),
-        (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError, "repeats"),
-        (lambda: StratifiedSampler([0, 1], indices=[], repeats=-1), ArgumentError, "no rows to repeat"),
-        (lambda: BalancedBatchSampler([], 1), ArgumentError, "y must be"),
-        (lambda: BalancedBatchSampler(Y, 0), ArgumentError, "per_class must be at least 1"),
-        (lambda: BalancedBatchSampler(Y, 1, 0), ArgumentError, "classes_per_batch must be at least 1"),
-        (lambda: BalancedBatchSampler(Y, 1, 4), ArgumentError, "classes_per_batch must be at most 3"),
+        (lambda: StratifiedSampler([]), ArgumentError),
+        (lambda: StratifiedSampler([0, -1]), ArgumentError),
+        (lambda: StratifiedSampler([[0, 1], [2]]), ArgumentTypeError),
+        (lambda: StratifiedSampler(np.array([2**64 - 1, 3], np.uint64)), ArgumentError),
+        (lambda: StratifiedSampler(["a"]), ArgumentTypeError),
+        (lambda: StratifiedSampler([0, 1], indices=[2]), ArgumentError),
+        (lambda: StratifiedSampler([0, 1], repeats=0), ArgumentError),
+        (lambda: StratifiedSampler([0, 1], indices=[], repeats=-1), ArgumentError),
+        (lambda: BalancedBatchSampler([], 1), ArgumentError),
+        (lambda: BalancedBatchSampler(Y, 0), ArgumentError),
+        (lambda: BalancedBatchSampler(Y, 1, 0), ArgumentError),
+        (lambda: BalancedBatchSampler(Y, 1, 4), ArgumentError),
     ]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), refused())
-def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("make", "error"), refused())
+def test_what_cannot_be_is_refused(make: Any, error: type) -> None:
+    with raises(error):
         make()
 
 

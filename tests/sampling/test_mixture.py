@@ -18,6 +18,7 @@ from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BlockShuffleSampler, MixtureSampler
 from batchup_ng.testing.sources import SourceContract
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 parts = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), min_size=1, max_size=6).filter(
     lambda pairs: any(share for _, share in pairs)
@@ -97,7 +98,7 @@ def test_in_order_the_rows_of_a_part_come_as_they_lie() -> None:
 )
 def test_proportions_are_whole_counts_of_a_period(weights: Any, period: int | None, counts: Any) -> None:
     if counts is None:
-        with pytest.raises(ArgumentError, match=r"weights\[0\] is 1e-300 of all, less than can be told apart"):
+        with raises(ArgumentError):
             MixtureSampler([5, 5], weights)
         return
     sampler = MixtureSampler([5, 5], weights, length=-1)
@@ -133,9 +134,7 @@ def test_a_part_is_found_at_once_in_many_huge_ones() -> None:
 
 class TestMixOfSources(SourceContract):
     def make(self) -> Any:
-        return bu.mix(
-            bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)]), weights=[2, 1]
-        )
+        return bu.mix(bu.ArrayDataSource([np.arange(23)]), bu.ArrayDataSource([np.arange(100, 107)]), weights=[2, 1])
 
 
 class TestConcatWithASampler(SourceContract):
@@ -189,32 +188,32 @@ def refused() -> list[Any]:
     two = [bu.ArrayDataSource([np.arange(3)]), bu.ArrayDataSource([np.arange(4)])]
     stream = bu.IteratorDataSource(iter([]))
     return [
-        (lambda: MixtureSampler([]), ArgumentError, "lengths must hold the number of rows of each part"),
-        (lambda: MixtureSampler([3.5]), ArgumentTypeError, r"lengths\[0\] must be a whole number"),  # type: ignore[list-item]
-        (lambda: MixtureSampler([3, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
-        (lambda: MixtureSampler([3, -1], [1, 0]), ArgumentError, r"lengths\[1\] must be at least 1"),
-        (lambda: MixtureSampler([2**62, 1]), ArgumentError, r"the sum of lengths must be at most 2\^62"),
-        (lambda: MixtureSampler([3, 4], [1]), ArgumentError, "weights must be 2 numbers"),
-        (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError, "weights must be 2 numbers"),
-        (lambda: MixtureSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError, "pass one number a part"),
-        (lambda: MixtureSampler([3, 4], [1, -1]), ArgumentError, r"weights\[1\] is -1"),
-        (lambda: MixtureSampler([3, 4], [math.nan, 1]), ArgumentError, r"weights\[0\] is nan"),
-        (lambda: MixtureSampler([3, 4], [0, 0]), ArgumentError, "must not all be 0"),
-        (lambda: MixtureSampler([3, 4], [0.9999, 0.0001]), ArgumentError, r"weights\[1\] is 0.0001 of all"),
-        (lambda: MixtureSampler([3, 4], length=0), ArgumentError, "length must be at least 1, or -1 for no end"),
-        (lambda: MixtureSampler([3, 4], length=2.5), ArgumentTypeError, "length must be a whole number"),  # type: ignore[arg-type]
-        (lambda: bu.concat(two, sampler=MixtureSampler([3, 5])), ArgumentError, "data of 8 rows, but there are 7"),
-        (lambda: bu.concat(two, sampler=3), ArgumentTypeError, "sampler must be an AbstractSampler"),  # type: ignore[arg-type]
-        (lambda: bu.mix(*two, weights=[1]), ArgumentError, "weights must be 2 numbers"),
-        (lambda: bu.mix(), ArgumentError, "sources must hold at least one data source"),
-        (lambda: bu.mix(two[0], stream), ArgumentTypeError, "have no numbers of their own"),
-        (lambda: bu.mix(two[0], np.arange(3)), ArgumentTypeError, r"sources\[1\] must be a data source"),  # type: ignore[arg-type]
+        (lambda: MixtureSampler([]), ArgumentError),
+        (lambda: MixtureSampler([3.5]), ArgumentTypeError),  # type: ignore[list-item]
+        (lambda: MixtureSampler([3, 0]), ArgumentError),
+        (lambda: MixtureSampler([3, -1], [1, 0]), ArgumentError),
+        (lambda: MixtureSampler([2**62, 1]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], [1]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], ["a", "b"]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], [[1], [2, 3]]), ArgumentTypeError),
+        (lambda: MixtureSampler([3, 4], [1, -1]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], [math.nan, 1]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], [0, 0]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], [0.9999, 0.0001]), ArgumentError),
+        (lambda: MixtureSampler([3, 4], length=0), ArgumentError),
+        (lambda: MixtureSampler([3, 4], length=2.5), ArgumentTypeError),  # type: ignore[arg-type]
+        (lambda: bu.concat(two, sampler=MixtureSampler([3, 5])), ArgumentError),
+        (lambda: bu.concat(two, sampler=3), ArgumentTypeError),  # type: ignore[arg-type]
+        (lambda: bu.mix(*two, weights=[1]), ArgumentError),
+        (lambda: bu.mix(), ArgumentError),
+        (lambda: bu.mix(two[0], stream), ArgumentTypeError),
+        (lambda: bu.mix(two[0], np.arange(3)), ArgumentTypeError),  # type: ignore[arg-type]
     ]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), refused())
-def test_what_cannot_be_is_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("make", "error"), refused())
+def test_what_cannot_be_is_refused(make: Any, error: type) -> None:
+    with raises(error):
         make()
 
 
@@ -226,5 +225,5 @@ def test_weights_are_told_apart_by_the_fingerprint_of_a_source() -> None:
 
 def test_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:
     weighted = bu.ArrayDataSource([np.arange(5)], sampler=bu.WeightedSampler([1, 2, 3, 4, 5], num_samples=5))
-    with pytest.raises(ArgumentTypeError, match=r"WeightedSampler .* nor be part of concat, filter, mix, subset"):
+    with raises(ArgumentTypeError):
         bu.mix(bu.ArrayDataSource([np.arange(5)]), weighted)

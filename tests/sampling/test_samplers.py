@@ -22,6 +22,7 @@ from batchup_ng.sampling import (
     WeightedSubsetSampler,
     num_batches,
 )
+from tests.messages import raises
 
 KEY = OrderKey(3, 1)
 
@@ -57,21 +58,11 @@ def test_weighted_draws_are_those_of_choice(seed: int) -> None:
             np.testing.assert_array_equal(next(ours), theirs.choice(1000, size=64, p=p / p.sum()))
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1.0, np.nan], r"weights\[1\] is nan"),
-        ([1.0, -2.0], r"weights\[1\] is -2"),
-        ([np.inf, 1.0], r"weights\[0\] is inf"),
-        ([0.0, 0.0], "weights should not sum to 0"),
-        ([], "should not sum to 0"),
-        ([[1.0]], "one-dimensional"),
-    ],
-)
-def test_bad_weights_are_refused_without_a_warning(weights: Any, message: str) -> None:
+@pytest.mark.parametrize("weights", [[1.0, np.nan], [1.0, -2.0], [np.inf, 1.0], [0.0, 0.0], [], [[1.0]]])
+def test_bad_weights_are_refused_without_a_warning(weights: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ArgumentError, match=message):
+        with raises(ArgumentError):
             WeightedSampler(np.array(weights))
 
 
@@ -110,35 +101,31 @@ def test_a_class_balancing_sampler_draws_classes_equally() -> None:
     ],
 )
 def test_bad_classes_are_refused(y: Any, n_classes: Any, error: type) -> None:
-    with pytest.raises(error, match="y must"):
+    with raises(error):
         WeightedSampler.class_balancing_sample_weights(np.array(y), n_classes)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "error"),
     [
-        (lambda: StandardSampler(5, repeats=0), ArgumentError, "should be >= 1 or -1, not 0"),
-        (lambda: StandardSampler(5, repeats=-2), ArgumentError, "not -2"),
-        (lambda: StandardSampler(5, repeats=1.5), ArgumentTypeError, "repeats must be a whole number"),
-        (lambda: StandardSampler(-1), ArgumentError, "length must not be negative"),
-        (lambda: StandardSampler(0, repeats=-1), ArgumentError, "no rows to repeat"),
-        (lambda: SubsetSampler([True, False]), ArgumentTypeError, "flatnonzero"),
-        (lambda: SubsetSampler([0.5]), ArgumentTypeError, "whole numbers"),
-        (lambda: SubsetSampler([[1]]), ArgumentError, "one-dimensional"),
-        (lambda: SubsetSampler([[1], [2, 3]]), ArgumentTypeError, "indices must be one-dimensional, .* list of lists"),
-        (
-            lambda: SubsetSampler(np.array([2**64 - 1], np.uint64)),
-            ArgumentError,
-            "indices must be below 2.63, and one is 18446744073709551615",
-        ),
-        (lambda: WeightedSubsetSampler(3, [0]), ArgumentError, r"sub_weights must be one-dimensional, not of"),
-        (lambda: WeightedSubsetSampler(np.ones(2), [1]), ArgumentError, "same length; 2 != 1"),
-        (lambda: num_batches(5, 0), ArgumentError, "batch_size"),
-        (lambda: num_batches(5, True), ArgumentTypeError, "batch_size"),
+        (lambda: StandardSampler(5, repeats=0), ArgumentError),
+        (lambda: StandardSampler(5, repeats=-2), ArgumentError),
+        (lambda: StandardSampler(5, repeats=1.5), ArgumentTypeError),
+        (lambda: StandardSampler(-1), ArgumentError),
+        (lambda: StandardSampler(0, repeats=-1), ArgumentError),
+        (lambda: SubsetSampler([True, False]), ArgumentTypeError),
+        (lambda: SubsetSampler([0.5]), ArgumentTypeError),
+        (lambda: SubsetSampler([[1]]), ArgumentError),
+        (lambda: SubsetSampler([[1], [2, 3]]), ArgumentTypeError),
+        (lambda: SubsetSampler(np.array([2**64 - 1], np.uint64)), ArgumentError),
+        (lambda: WeightedSubsetSampler(3, [0]), ArgumentError),
+        (lambda: WeightedSubsetSampler(np.ones(2), [1]), ArgumentError),
+        (lambda: num_batches(5, 0), ArgumentError),
+        (lambda: num_batches(5, True), ArgumentTypeError),
     ],
 )
-def test_bad_arguments_are_refused(make: Any, error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_bad_arguments_are_refused(make: Any, error: type) -> None:
+    with raises(error):
         make()
 
 
@@ -149,7 +136,7 @@ def test_the_base_classes_say_what_is_missing() -> None:
         lambda: AbstractSampler().shuffled_indices_batch_iterator(3, None),
         lambda: RandomAccessSampler().rows_at(np.arange(3), None),
     ):
-        with pytest.raises(NotImplementedError, match="Abstract for type"):
+        with raises(NotImplementedError):
             call()
     assert AbstractSampler().map_indices(3) == 3
 

@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import StridedSampler
+from tests.messages import raises
 
 ends = st.none() | st.integers(-40, 40)
 
@@ -19,7 +20,7 @@ ends = st.none() | st.integers(-40, 40)
 def test_the_rows_are_those_of_a_slice(n: int, start: int | None, stop: int | None, stride: int, seed: int) -> None:
     expected = list(range(n)[start:stop:stride])
     if n and not expected:
-        with pytest.raises(ArgumentError, match="leave no row of") as caught:
+        with raises(ArgumentError) as caught:
             StridedSampler(n, start, stop, stride)
         assert f"of {n}" in str(caught.value)
         return

@@ -20,6 +20,7 @@ from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import WeightedSampler
 from batchup_ng.sampling.weight_table import CHUNK_WEIGHTS, RUN_WEIGHTS, WeightTable
 from tests.extent import quick
+from tests.messages import raises
 
 KEY = OrderKey(3, 1)
 
@@ -109,7 +110,7 @@ def test_weights_beyond_two_to_the_24_are_summed_up_in_full() -> None:
 
 @pytest.mark.parametrize("weights", [[1.5e308, 0.0, 1.5e308], [5e-324, 0.0, 5e-324]])
 def test_weights_whose_sum_leaves_the_range_of_a_float_are_refused(weights: list[float]) -> None:
-    with pytest.raises(ArgumentError, match=r"weights sum to .*, beyond what a float64 holds well"):
+    with raises(ArgumentError):
         WeightedSampler(weights)
 
 

@@ -16,6 +16,7 @@ from batchup_ng.data_source.epoch_options import EpochOptions
 from batchup_ng.errors import NotReproducible
 from batchup_ng.sampling.plans.sharding import ALONE, START
 from batchup_ng.testing import assert_reproducible
+from tests.messages import raises
 
 
 class RanksThatHaveEverything(bu.ArrayDataSource):
@@ -52,15 +53,15 @@ class Shrinks(bu.ArrayDataSource):
 
 
 @pytest.mark.parametrize(
-    ("kind", "setting", "says"),
+    ("kind", "setting"),
     [
-        (RanksThatHaveEverything, "is made by 2 ranks", "batch 1 of epoch 0 .* its row numbers differ: row 0 of"),
-        (BeginsAgain, "is resumed after 2 batches", "batch 2 of epoch 0 .* its row numbers differ: row 0 of"),
-        (UnequalRanks, "is made by 2 ranks", r"its ranks have \[4, 3\] batches, not equally many"),
-        (Shrinks, "is read again", "epoch 1 is not the same .* it has 8 batches, and here 7.*the order that Shrinks"),
+        (RanksThatHaveEverything, "is made by 2 ranks"),
+        (BeginsAgain, "is resumed after 2 batches"),
+        (UnequalRanks, "is made by 2 ranks"),
+        (Shrinks, "is read again"),
     ],
 )
-def test_it_is_found(kind: Any, setting: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_found(kind: Any, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = opening.epoch_plan
 
     def careless(node: Any, options: EpochOptions, blocks: Any = None) -> Any:
@@ -69,6 +70,6 @@ def test_it_is_found(kind: Any, setting: str, says: str, monkeypatch: pytest.Mon
     for module in (opening, source):
         monkeypatch.setattr(module, "epoch_plan", careless)
     n = 64 if kind is UnequalRanks else 200
-    with pytest.raises(NotReproducible, match=says) as raised:
+    with raises(NotReproducible) as raised:
         assert_reproducible(kind([np.arange(n)]), pools=())
     assert raised.value.setting == setting

@@ -10,6 +10,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import NotReproducible
 from batchup_ng.testing import assert_reproducible
+from tests.messages import raises
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 784)).astype(np.float32)
@@ -36,7 +37,7 @@ def test_products_have_the_same_bits_whatever_the_workers(pools: Any) -> None:
     if all(np.array_equal(*pair) for pair in zip(several[0], expected[0], strict=True)):
         pytest.skip("one CPU: there is nothing to name")
     only: dict[str, Any] = {"pools": ("processes",), "batch_sizes": ()}
-    with pytest.raises(NotReproducible, match=r"threads of a library for linear algebra.*OMP_NUM_THREADS=1") as caught:
+    with raises(NotReproducible) as caught:
         assert_reproducible(SOURCE, 8, **only)
     assert caught.value.culprit == "multiply"
     with threadpoolctl.threadpool_limits(1):

@@ -26,6 +26,7 @@ from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import RandomAccessSampler
 from batchup_ng.testing import assert_reproducible
 from tests.extent import thorough
+from tests.messages import raises
 from tests.properties.graphs import graphs
 
 ROWS = bu.ArrayDataSource([np.arange(100.0)])
@@ -153,7 +154,7 @@ def test_what_cannot_be_copied_is_checked_as_it_is() -> None:
             return (x * 2,)
 
     assert_reproducible(ROWS.map(locked), **FEW)
-    with pytest.raises(SerializationError, match="lock"):
+    with raises(SerializationError):
         assert_reproducible(ROWS.map(locked), pools=("processes",))
 
 
@@ -183,7 +184,7 @@ def test_a_sampler_that_takes_one_batch_size_is_asked_for_no_other_if_that_is_sa
 
     source = bu.ArrayDataSource([np.arange(100)], sampler=Eights())
     assert_reproducible(source, 8, batch_sizes=(), **FEW)
-    with pytest.raises(ArgumentError, match="must be 8, not 4"):
+    with raises(ArgumentError):
         assert_reproducible(source, 8, **FEW)
 
 
@@ -402,31 +403,31 @@ def test_a_map_that_fails_elsewhere() -> None:
 def test_what_has_no_random_access_is_refused() -> None:
     stream = bu.IteratorDataSource(iter([(np.arange(3),)]))
     for source in (stream, stream.map(each_sample, rng="sample")):
-        with pytest.raises(ArgumentTypeError, match=r"must be a data source with random access, .* check the sources"):
+        with raises(ArgumentTypeError):
             assert_reproducible(source)  # type: ignore[arg-type]  # on purpose
-    with bu.WorkerThreadPool(1) as pool, pytest.raises(ArgumentTypeError, match="the one that was given to a pool"):
+    with bu.WorkerThreadPool(1) as pool, raises(ArgumentTypeError):
         assert_reproducible(pool.parallel_data_source(ROWS))  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ArgumentTypeError, match="wrap arrays in ArrayDataSource"):
+    with raises(ArgumentTypeError):
         assert_reproducible(np.arange(3))  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error"),
     [
-        ({"batch_size": 0}, ArgumentError, "batch_size must be at least 1, not 0"),
-        ({"shuffle": np.random.RandomState(1)}, ArgumentTypeError, "shuffle must be a whole number, not RandomState"),
-        ({"shuffle": True}, ArgumentTypeError, "shuffle must be a whole number, not True"),
-        ({"shuffle": -1}, ArgumentError, "shuffle must not be negative"),
-        ({"pools": "threads"}, ArgumentTypeError, r"pools must be a list, not 'threads'; pass \('threads',\)"),
-        ({"pools": ("thread",)}, ArgumentError, "did you mean 'threads'"),
-        ({"batch_sizes": 3}, ArgumentTypeError, "batch_sizes must be a list"),
-        ({"batch_sizes": (1.5,)}, ArgumentTypeError, "batch_sizes must be a whole number"),
-        ({"max_batches": 0}, ArgumentError, "max_batches must be at least 1"),
-        ({"batch_sizes": (0,)}, ArgumentError, "batch_sizes must be at least 1"),
+        ({"batch_size": 0}, ArgumentError),
+        ({"shuffle": np.random.RandomState(1)}, ArgumentTypeError),
+        ({"shuffle": True}, ArgumentTypeError),
+        ({"shuffle": -1}, ArgumentError),
+        ({"pools": "threads"}, ArgumentTypeError),
+        ({"pools": ("thread",)}, ArgumentError),
+        ({"batch_sizes": 3}, ArgumentTypeError),
+        ({"batch_sizes": (1.5,)}, ArgumentTypeError),
+        ({"max_batches": 0}, ArgumentError),
+        ({"batch_sizes": (0,)}, ArgumentError),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: Any, error: type, says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_options_that_make_no_sense_are_refused(options: Any, error: type) -> None:
+    with raises(error):
         assert_reproducible(ROWS, **options)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import PoolBroken
+from tests.messages import raises
 
 from ..extent import quick
 
@@ -62,7 +63,7 @@ def test_the_pool_works_again_when_its_workers_can_live(method: str, on_error: A
         parallel = pool.parallel_data_source(source(), 4, on_error=on_error)
         for _ in range(2):
             plague.breaks_out()
-            with pytest.raises(PoolBroken, match=r"cannot be kept alive: a worker process \(pid \d+\).*SIGKILL"):
+            with raises(PoolBroken):
                 list(parallel.batch_iterator(8, shuffle=1))
             plague.rages = False
             with parallel.batch_iterator(8, shuffle=1) as iterator:

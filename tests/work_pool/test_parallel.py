@@ -12,6 +12,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import PoolClosed
 from batchup_ng.testing.sources import assert_same_batches
+from tests.messages import raises
 
 from ..extent import quick
 
@@ -69,7 +70,7 @@ def test_an_error_of_a_stream_is_raised_once_it_is_reached() -> None:
 
     with bu.WorkerThreadPool(1) as pool:
         iterator = pool.prefetch(bu.CallableDataSource(failing)).batch_iterator(4)
-        with pytest.raises(ZeroDivisionError, match="no stream"):
+        with raises(ZeroDivisionError):
             next(iterator)
     assert calls == [4]
 

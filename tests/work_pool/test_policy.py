@@ -9,6 +9,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.faults.policy import error_policy
+from tests.messages import raises
 
 
 def test_a_word_stands_for_a_policy() -> None:
@@ -19,26 +20,26 @@ def test_a_word_stands_for_a_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "error"),
     [
-        ({"action": "skipp"}, ValueError, r"action must be one of 'raise', 'skip', 'replace', .*did you mean 'skip'"),
-        ({"action": None}, TypeError, "action must be one of"),
-        ({"action": "skip", "max_errors": -1}, ValueError, "max_errors must not be negative, and is -1"),
-        ({"action": "skip", "max_errors": 1.5}, TypeError, "max_errors must be a whole number"),
-        ({"action": "skip", "max_errors": True}, TypeError, "max_errors must be a whole number"),
-        ({"action": "skip", "max_rate": 0}, ValueError, "max_rate must be above 0 and at most 1, not 0"),
-        ({"action": "skip", "max_rate": 1.01}, ValueError, "max_rate must be above 0 and at most 1, not 1.01"),
-        ({"action": "skip", "max_rate": float("nan")}, ValueError, "max_rate must be above 0"),
-        ({"action": "skip", "max_rate": "half"}, TypeError, "max_rate must be a number"),
-        ({"retries": None}, TypeError, "retries must be a whole number"),
-        ({"retries": -2}, ValueError, "retries must not be negative"),
-        ({"max_errors": 3}, ValueError, "pass action='skip'"),
-        ({"max_rate": 0.5}, ValueError, "pass action='skip'"),
-        ({"action": "skip", "max": 3}, TypeError, "max"),
+        ({"action": "skipp"}, ValueError),
+        ({"action": None}, TypeError),
+        ({"action": "skip", "max_errors": -1}, ValueError),
+        ({"action": "skip", "max_errors": 1.5}, TypeError),
+        ({"action": "skip", "max_errors": True}, TypeError),
+        ({"action": "skip", "max_rate": 0}, ValueError),
+        ({"action": "skip", "max_rate": 1.01}, ValueError),
+        ({"action": "skip", "max_rate": float("nan")}, ValueError),
+        ({"action": "skip", "max_rate": "half"}, TypeError),
+        ({"retries": None}, TypeError),
+        ({"retries": -2}, ValueError),
+        ({"max_errors": 3}, ValueError),
+        ({"max_rate": 0.5}, ValueError),
+        ({"action": "skip", "max": 3}, TypeError),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type) -> None:
+    with raises(error):
         bu.ErrorPolicy(**options)
 
 
@@ -61,22 +62,22 @@ def test_the_lower_of_two_limits_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "error"),
     [
-        ({"on_error": "ignore"}, ValueError, "on_error must be one of 'raise', 'skip', 'replace', not 'ignore'"),
-        ({"on_error": None}, TypeError, "on_error must be .* or an ErrorPolicy, not None"),
-        ({"timeout": 0}, ValueError, "timeout must be above 0"),
-        ({"timeout": -1.0}, ValueError, "timeout must be above 0"),
-        ({"timeout": float("inf")}, ValueError, "timeout must be above 0"),
-        ({"timeout": "2s"}, TypeError, "timeout must be a number"),
-        ({"timeout": True}, TypeError, "timeout must be a number"),
-        ({"buffer_bytes": 0}, ValueError, "buffer_bytes must be at least 1"),
-        ({"buffer_bytes": 1e9}, TypeError, "buffer_bytes must be a whole number"),
-        ({"time_out": 3}, TypeError, "time_out"),
+        ({"on_error": "ignore"}, ValueError),
+        ({"on_error": None}, TypeError),
+        ({"timeout": 0}, ValueError),
+        ({"timeout": -1.0}, ValueError),
+        ({"timeout": float("inf")}, ValueError),
+        ({"timeout": "2s"}, TypeError),
+        ({"timeout": True}, TypeError),
+        ({"buffer_bytes": 0}, ValueError),
+        ({"buffer_bytes": 1e9}, TypeError),
+        ({"time_out": 3}, TypeError),
     ],
 )
-def test_options_of_a_parallel_source_are_checked(options: dict[str, Any], error: type, message: str) -> None:
-    with bu.SerialPool() as pool, pytest.raises(error, match=message):
+def test_options_of_a_parallel_source_are_checked(options: dict[str, Any], error: type) -> None:
+    with bu.SerialPool() as pool, raises(error):
         pool.parallel_data_source(bu.ArrayDataSource([np.arange(4)]), **options)
 
 
@@ -113,7 +114,7 @@ def test_the_rate_of_a_rank_is_that_of_its_own_share() -> None:
         for rank, world in ((0, 1), (1, 2)):
             made = pool.parallel_data_source(refusing(lost), on_error=policy)
             delivered(made.batch_iterator(10, shard=(rank, world)), [])
-        with pytest.raises(bu.TooManyErrors, match=r"6 samples .* more than max_rate=0.1 of 50 samples allows"):
+        with raises(bu.TooManyErrors):
             delivered(made.batch_iterator(10, shard=(0, 2)), [])
         made = pool.parallel_data_source(refusing(lost - {44}), on_error=policy)
         delivered(made.batch_iterator(10, shard=(0, 2)), [])
@@ -139,7 +140,7 @@ def test_an_epoch_with_too_many_errors_goes_on_with_the_batch_that_was_not_hande
     with bu.WorkerThreadPool(2) as pool:
         strict = pool.parallel_data_source(source, on_error=bu.ErrorPolicy("skip", **limit))
         iterator = strict.batch_iterator(10)
-        with pytest.raises(bu.TooManyErrors, match="3 samples"):
+        with raises(bu.TooManyErrors):
             delivered(iterator, rows)
         lenient = pool.parallel_data_source(source, on_error="skip")
         rest = lenient.batch_iterator(10, state=iterator.state_dict())

@@ -15,6 +15,7 @@ from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import AbstractWorkerPool, rereading
 from batchup_ng.work_pool.task import TaskFuture
+from tests.messages import raises
 
 from ..extent import methods
 from .pool_contract import PoolContract
@@ -41,14 +42,14 @@ TestProcessesWithThreads = pytest.mark.thorough(contract(lambda: WorkerProcessPo
 @pytest.mark.parametrize("make", [WorkerThreadPool, WorkerProcessPool])
 def test_the_number_of_workers_is_checked(make: type) -> None:
     for bad in (0, -1, 1.5, True, "2"):
-        with pytest.raises((ArgumentError, ArgumentTypeError), match=r"processes must be (a whole number|at least 1)"):
+        with raises((ArgumentError, ArgumentTypeError)):
             make(bad)
 
 
 def test_options_of_the_process_pool_are_checked() -> None:
-    with pytest.raises(ArgumentError, match=r"start_method must be one of .*'spwan'.*did you mean 'spawn'"):
+    with raises(ArgumentError):
         WorkerProcessPool(1, start_method="spwan")
-    with pytest.raises(ArgumentError, match="threads must be at least 1"):
+    with raises(ArgumentError):
         WorkerProcessPool(1, threads=0)
 
 
@@ -60,7 +61,7 @@ def test_every_cpu_is_used_by_default() -> None:
 def test_the_base_pool_says_what_is_missing() -> None:
     pool = AbstractWorkerPool()
     for call in (lambda: pool.submit((len, (), {})), lambda: pool.producer(AbstractDataSource())):
-        with pytest.raises(NotImplementedError, match="Abstract for type"):
+        with raises(NotImplementedError):
             call()
 
 

@@ -21,6 +21,7 @@ from batchup_ng.work_pool.prefetch_buffer import ByteBound, PrefetchBuffer
 from batchup_ng.work_pool.stream import CountBound
 from batchup_ng.work_pool.task import ONCE, Submission, Task, TaskFuture
 from tests.extent import quick
+from tests.messages import raises
 from tests.threads import in_threads
 
 
@@ -113,7 +114,7 @@ def test_batches_of_prefetch_stay_within_their_bytes() -> None:
                 assert made.acquire(timeout=120)
             assert not made.acquire(timeout=0.02), "more than eight are ahead"
             iterator.close()
-        with pytest.raises(ValueError, match="buffer_bytes must be at least 1"):
+        with raises(ValueError):
             pool.prefetch(bu.CallableDataSource(batches), buffer_bytes=0)
         assert re.search(r"20 batches or \d+ MB ahead", repr(pool.prefetch(bu.CallableDataSource(batches))))
 
@@ -132,9 +133,9 @@ def test_a_map_that_asks_its_own_iterator_is_refused(make: Any) -> None:
         source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(30)]).map(asks), 2)
         iterators.append(source.batch_iterator(6))
         assert [next(iterators[0])[0][0] for _ in range(2)] == [0, 6]
-        with pytest.raises(bu.ReentrantIteration, match="iterate over a second batch_iterator"):
+        with raises(bu.ReentrantIteration):
             next(iterators[0])
-        with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
+        with raises(bu.PoolClosed):
             next(iterators[0])
 
 
@@ -149,7 +150,7 @@ def test_a_source_that_asks_its_own_iterator_is_refused() -> None:
     next(iterators[0])
     with pytest.raises(bu.ReentrantIteration):
         next(iterators[0])
-    with pytest.raises(bu.PoolClosed, match="broken off by an exception"):
+    with raises(bu.PoolClosed):
         next(iterators[0])
 
 
@@ -207,13 +208,13 @@ def test_an_iterator_that_is_closed_during_a_repair_ends_it() -> None:
 
 def test_a_pool_cannot_be_pickled_or_copied(pool: Any) -> None:
     for use in (pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match=r"Pool cannot be pickled or copied, .*make a pool where it is needed"):
+        with raises(TypeError):
             use(pool)
 
 
 def test_a_pool_in_a_source_is_refused_by_name(pools: Any) -> None:
     pool = pools[1]
-    with pytest.raises(SerializationError, match=r"variable pool of type .*make a pool where"):
+    with raises(SerializationError):
         pool.parallel_data_source(big().map(lambda x: (x, pool)))
 
 
@@ -286,11 +287,11 @@ def test_an_exception_instead_of_a_job_comes_in_its_turn() -> None:
     buffer.begin()
     in_turn = results(buffer)
     assert [next(in_turn) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(OSError, match="no more"):
+    with raises(OSError):
         next(in_turn)
     with pytest.raises(bu.PoolClosed):  # for another thread that waited for its turn
         buffer.take()
-    with pytest.raises(OSError, match="at once"):
+    with raises(OSError):
         buffer_of([OSError("at once")]).begin()
 
 
@@ -299,7 +300,7 @@ def test_after_an_interrupt_among_the_jobs_nothing_is_passed_over() -> None:
     with pytest.raises(KeyboardInterrupt):
         buffer.begin()
     assert buffer.torn
-    with pytest.raises(bu.PoolClosed, match="one of them may be missing"):
+    with raises(bu.PoolClosed):
         buffer.take()
 
 
@@ -338,7 +339,7 @@ def test_an_interrupt_ends_a_stream_even_if_the_end_of_its_generator_fails() -> 
         with pytest.raises(KeyboardInterrupt):
             stream.retrieve()
         for _ in range(2):
-            with pytest.raises(bu.PoolClosed, match="broken off by an interrupt"):
+            with raises(bu.PoolClosed):
                 stream.retrieve()
         assert (ran, stream._buffer.ahead()) == ([], 0)
 

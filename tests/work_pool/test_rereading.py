@@ -19,6 +19,7 @@ from batchup_ng.randomness import SampleRng
 from batchup_ng.sampling.plans.rows import one_row, put_rows, same_form, take_rows, whole_samples
 from batchup_ng.testing.sources import assert_same_batch
 from batchup_ng.work_pool.rereading import Read, Rereader, TimeLimits
+from tests.messages import raises
 
 
 @dataclasses.dataclass
@@ -230,7 +231,7 @@ def test_good_samples_are_those_of_the_run_without_faults(
     if expected:
         got.extend(iterator)
     else:
-        with pytest.raises(bu.TooManyErrors, match=r"all \d+ samples of this epoch failed") as caught:
+        with raises(bu.TooManyErrors) as caught:
             got.extend(iterator)
         assert f"all {n} samples" in str(caught.value)
     assert len(got) == len(expected)
@@ -318,7 +319,7 @@ def test_a_batch_of_uneven_parts_is_raised_as_a_whole(pool: Any) -> None:
     source = bu.CompositeDataSource(parts, trim=False).map(fails)
     iterator = pool.parallel_data_source(source, on_error="skip").batch_iterator(5)
     assert len(next(iterator)[0]) == 5
-    with pytest.raises(ValueError, match=r"uneven \(in the whole batch, .* \(\[5, 6, 7, 8\], \[5\]\), map") as caught:
+    with raises(ValueError) as caught:
         next(iterator)
     assert caught.value.row is None
     assert (caught.value.batch, caught.value.epoch) == (1, 0)

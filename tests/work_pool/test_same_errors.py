@@ -12,6 +12,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 N, SIZE = 60, 8
 pytestmark = pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
@@ -207,7 +208,7 @@ def raises_what_cannot_travel(x: np.ndarray) -> Any:
 def test_the_map_is_named_whatever_it_raises(pools: list[AbstractWorkerPool]) -> None:
     for pool in pools:
         batches = pool.parallel_data_source(ROWS.map(raises_what_cannot_travel)).batch_iterator(SIZE)
-        with batches, pytest.raises(bu.BatchError, match=r"keep out.*map 'raises_what_cannot_travel'") as caught:
+        with batches, raises(bu.BatchError) as caught:
             next(batches)
         assert caught.value.op == "raises_what_cannot_travel"
 

@@ -14,6 +14,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.data_source import BatchIterator
 from batchup_ng.work_pool.prefetch_buffer import BufferedRunner
+from tests.messages import raises
 from tests.threads import in_threads
 
 N, SIZE = 24, 4
@@ -68,7 +69,7 @@ def test_an_error_in_one_thread_is_no_end_for_another(
     with bu.SerialPool() as pool:
         fails.iterator = pool.parallel_data_source(source, buffer).batch_iterator(SIZE)
         assert [next(fails.iterator)[0][0, 0] for _ in range(row // SIZE)] == list(range(0, row // SIZE * SIZE, SIZE))
-        with pytest.raises(ValueError, match="bad"):
+        with raises(ValueError):
             next(fails.iterator)
         assert [type(error) for error in fails.came] == [bu.PoolClosed]
 

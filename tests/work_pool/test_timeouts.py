@@ -19,6 +19,7 @@ from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer, rereading
 from batchup_ng.work_pool import threads as thread_pools
 from batchup_ng.work_pool.stream import CountBound
 from batchup_ng.work_pool.task import Submission, Task
+from tests.messages import raises, warns
 
 
 class Gate:
@@ -68,8 +69,7 @@ def test_a_sample_that_hangs_is_named_and_close_does_not_wait_for_it(
     with bu.WorkerThreadPool(2) as pool:
         iterator = pool.parallel_data_source(numbers().map(gate), timeout=0.2).batch_iterator(5)
         assert next(iterator)[0].tolist() == [0, 1, 2, 3, 4]
-        says = r"longer than timeout=0.2 s.*\(row 7, position 7, epoch 0"
-        with pytest.raises(bu.SampleTimeout, match=says) as caught:
+        with raises(bu.SampleTimeout) as caught:
             next(iterator)
         assert isinstance(caught.value, TimeoutError)
         assert (caught.value.row, caught.value.batch) == (7, 1)
@@ -104,7 +104,7 @@ def test_a_source_that_no_worker_can_load_in_time_is_told_of() -> None:
         pool.submit((len, ("abc",), {})).result()  # with time enough for the start
         pool._dispatcher._schedule.start_timeout = 0.1
         parallel = pool.parallel_data_source(numbers(8).map(LoadsLate()), on_error="skip", timeout=0.05)
-        with pytest.raises(bu.PoolBroken, match=r"did not load the source .* within start_timeout="):
+        with raises(bu.PoolBroken):
             list(parallel.batch_iterator(2))
 
 
@@ -114,7 +114,7 @@ def test_the_rest_is_delivered_by_other_threads_and_what_comes_back_late_overwri
     big = bu.ArrayDataSource([np.arange(40), np.arange(40.0)[:, None] * np.ones((1, 10_000))])
     late = big.map(lambda x, y: (gate(x)[0], y))
     iterator = threads.parallel_data_source(late, timeout=0.2, on_error="skip").batch_iterator(5)
-    with pytest.warns(bu.SampleWarning, match="row 7"):
+    with warns(bu.SampleWarning):
         kept = list(iterator)
     assert np.concatenate([x for x, _ in kept]).tolist() == [row for row in range(40) if row != 7]
     assert [error.row for error in iterator.errors] == [7]
@@ -142,7 +142,7 @@ def test_a_sample_that_hung_for_a_moment_is_made_again_and_reported(
         return gate(x) if 7 in x and next(moments, False) else (x,)
 
     iterator = threads.parallel_data_source(numbers(9).map(hangs_once), timeout=0.5).batch_iterator(1, on_error=policy)
-    with pytest.warns(bu.SampleWarning, match="a batch failed and was made again: a task ran .* timeout=0.5 s"):
+    with warns(bu.SampleWarning):
         assert np.concatenate([x for (x,) in iterator]).tolist() == list(range(9))
     assert [(error.row, error.batch, type(error.error)) for error in iterator.errors] == [(None, 7, bu.SampleTimeout)]
     assert [iterator.stats()[name] for name in ("samples", "failed", "retried")] == [9, 0, 1]
@@ -166,7 +166,7 @@ def test_close_fails_what_a_stuck_thread_was_to_give(gate: Gate, monkeypatch: py
     future = pool.submit((gate, (np.array([7]),), {}))
     assert gate.reached.wait(120)
     pool.close()
-    with pytest.raises(PoolClosed, match="while this task was under way"):
+    with raises(PoolClosed):
         future.result()
 
 
@@ -261,7 +261,7 @@ def test_a_pool_of_threads_that_is_forgotten_is_not_waited_for(gate: Gate) -> No
     assert not queued.done()
     gate.opened.set()
     assert busy.result()[0] == 7
-    with pytest.raises(PoolClosed, match="closed before this task was begun"):
+    with raises(PoolClosed):
         queued.result()
     for thread in workers._threads:
         thread.join(60)

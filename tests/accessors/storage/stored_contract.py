@@ -22,6 +22,7 @@ from batchup_ng.errors import ArgumentError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.extent import methods
+from tests.messages import raises
 
 PATIENCE = 60
 """Seconds after which a child that does not end is taken for stuck."""
@@ -141,7 +142,7 @@ class StoredContract(AccessorContract):
         for change in (os.utime, replaced, Path.unlink, shortened):  # the last of which a map cannot bear
             shutil.copy2(path, kept)
             change(path)
-            with pytest.raises(SampleReadError, match=r"has changed since|No such file") as caught:
+            with raises(SampleReadError) as caught:
                 accessor[np.array([1, 0])]
             assert caught.value.source == accessor.file_paths([0])[0]
             kept.replace(path)
@@ -156,7 +157,7 @@ class StoredContract(AccessorContract):
             batches = pool.parallel_data_source(source, batch_buffer_size=2).batch_iterator(len(accessor))
             next(batches)
             self.change_in_mid_epoch(path)
-            with pytest.raises(BatchError, match=r"has changed since it was first opened") as caught:
+            with raises(BatchError) as caught:
                 list(batches)
             assert isinstance(caught.value, SampleReadError)
             kept.replace(path)
@@ -175,7 +176,7 @@ class StoredContract(AccessorContract):
             return found
 
         monkeypatch.setattr(kind, name, changed_meanwhile)
-        with pytest.raises(SampleReadError, match=r"has changed since"):
+        with raises(SampleReadError):
             accessor[np.array([1, 0])]
 
     def test_memory_of_any_order_is_written_to_but_none_that_is_read_only(self, made: Made) -> None:
@@ -186,7 +187,7 @@ class StoredContract(AccessorContract):
         accessor.read_into(np.array([1, 0]), out)
         assert_same_rows(out, expected[1::-1])
         out.flags.writeable = False
-        with pytest.raises(ArgumentError, match="out must be memory that may be written to, and it is read-only"):
+        with raises(ArgumentError):
             accessor.read_into(np.array([1, 0]), out)
 
     def test_a_pipe_is_refused(self, made: Made) -> None:
@@ -195,7 +196,7 @@ class StoredContract(AccessorContract):
         os.mkfifo(path)
         signal.alarm(PATIENCE)
         try:
-            with pytest.raises(SampleReadError, match=r"not a regular file|Not a directory"):
+            with raises(SampleReadError):
                 self.opened(made[0])
         finally:
             signal.alarm(0)
@@ -219,7 +220,7 @@ class StoredContract(AccessorContract):
                 self.opened(made[0])
             assert made[0].file_paths([0])[0] in str(caught.value.source)
         path.unlink()
-        with pytest.raises(SampleReadError, match="No such file"):
+        with raises(SampleReadError):
             self.opened(made[0])
 
     def file(self, accessor: Any) -> Path:
@@ -252,6 +253,6 @@ class StoredContract(AccessorContract):
             pytest.skip("this format needs no library")
         module, extra = self.library
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(ImportError, match=r"pip install 'batchup_ng\[\w+\]'") as caught:
+        with raises(ImportError) as caught:
             self.opened(made[0])
         assert f"[{extra}]" in str(caught.value)

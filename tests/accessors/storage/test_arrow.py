@@ -12,6 +12,7 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage.arrow import LARGE_ROW_BYTES
 from batchup_ng.errors import SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .stored_contract import StoredContract
 
@@ -83,5 +84,5 @@ def test_rows_in_several_maps_are_found_in_any_order(n: int, tmp_path: Path) -> 
 
 def test_a_compressed_stream_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", pa.table({"x": ROWS[:, 0]}), "zstd", stream=True)
-    with pytest.raises(SampleReadError, match=r"x.arrow' is a compressed stream; write it as a file"):
+    with raises(SampleReadError):
         bu.ArrowRows(path, "x")

@@ -19,6 +19,7 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage import arrow_column, chunks
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import assert_same_rows
+from tests.messages import raises
 
 from .damaged import damaged
 
@@ -125,7 +126,7 @@ def test_lists_of_any_length_are_arrays(column: Any) -> None:
     rows = column([[[1.5, None], []], None, [[2.5]]])
     assert rows[1] is None
     assert_same_rows(rows[0], [np.array([1.5, np.nan]), np.array([])])
-    with pytest.raises(SampleReadError, match=r"row 2 of column 'x', of .*, is null, or has a null"):
+    with raises(SampleReadError):
         column([[1], [2], [3, None]])[:]
 
 
@@ -144,7 +145,7 @@ def test_a_shape_makes_rows_arrays(column: Any, values: Any, kind: Any) -> None:
     rows = column(values, kind, shape=(2, 3))
     assert rows.shape == expected.shape
     assert_same_rows(rows[ORDER], expected[ORDER])
-    with pytest.raises((ArgumentError, SampleReadError), match=r"6 numbers"):
+    with raises((ArgumentError, SampleReadError)):
         column(values, kind, shape=[2, 2])[:]
 
 
@@ -152,9 +153,9 @@ def test_rows_that_have_not_the_shape_are_named(column: Any) -> None:
     for values in ([[1, 2]] * 5 + [[1], [2, 3, 4]], [b"ab"] * 5 + [b"c", b"def"]):
         rows = column(values, shape=[2])
         assert rows[:3].shape == (3, 2)
-        with pytest.raises(SampleReadError, match=r"row 5 of column 'x', of .* has a list of 1 entries, where another"):
+        with raises(SampleReadError):
             rows[4:7]
-    with pytest.raises(ArgumentError, match=r"shape must be left out for a column of string, .* not \(2,\)"):
+    with raises(ArgumentError):
         column(["ab"], shape=(2,))
 
 
@@ -171,17 +172,17 @@ def test_a_null_that_no_number_stands_for_is_named_or_filled(column: Any) -> Non
     values = [None if k == 6 else k for k in range(N)]
     rows = column(values)
     assert rows[:4].tolist() == values[:4]
-    with pytest.raises(SampleReadError, match=r"row 6 of column 'x', of .*file', is null, or .*; pass fill= to have"):
+    with raises(SampleReadError):
         rows[[0, 6]]
     assert column(values, fill=-1)[:].tolist() == [-1 if k == 6 else k for k in range(N)]
-    with pytest.raises(ArgumentTypeError, match=r"fill must be a value of type int64, not 1\.5"):
+    with raises(ArgumentTypeError):
         column(values, fill=1.5)
-    with pytest.raises(ArgumentError, match="fill must be left out for a column of string, whose nulls are None"):
+    with raises(ArgumentError):
         column(["a"] * N, fill="b")
     lists = [None if k == 6 else [k] for k in range(N)]
-    with pytest.raises(SampleReadError, match=r"row 6 of column 'x', .* fill= does not stand for lists"):
+    with raises(SampleReadError):
         column(lists, pa.list_(pa.float32(), 1), fill=0)[[6]]
-    with pytest.raises(ArgumentTypeError, match="fill must be a value of type int64, not 'none'"):
+    with raises(ArgumentTypeError):
         column(values, fill="none")
 
 
@@ -189,7 +190,7 @@ def test_a_field_of_structs_is_a_column(column: Any) -> None:
     structs = [None if k == 5 else {"bytes": bytes([k]) * k, "at": {"row": k / 2}} for k in range(N)]
     assert column(structs, column="x.bytes")[[9, 5]] == [bytes([9]) * 9, None]
     np.testing.assert_array_equal(column(structs, column="x.at.row")[[9, 5]], [4.5, np.nan])
-    with pytest.raises(ArgumentError, match=r"column must be one of .*file', not 'x.no'; it has 'x', 'other'"):
+    with raises(ArgumentError):
         column(structs, column="x.no")
 
 
@@ -209,7 +210,7 @@ def test_pictures_are_decoded_out_of_a_column(column: Any, pools: list[Any]) -> 
 
 def test_what_has_no_plain_value_is_refused_with_what_to_do(column: Any) -> None:
     for values in ([decimal.Decimal("1.5")], [datetime.time(1)], [None]):
-        with pytest.raises(ArgumentError, match=r"'x' is of type .*; cast it when the file is written"):
+        with raises(ArgumentError):
             column(values)
 
 
@@ -229,7 +230,7 @@ def test_columns_are_those_of_batches(column: Any) -> None:
     (other,) = type(accessor).columns(accessor.paths, ["other"], cache="2kB").values()
     assert (other.column, other._cache.limit) == ("other", 2000)
     for names in (["y"], ["x", ""]):
-        with pytest.raises(ArgumentError, match="it has 'x', 'other'"):
+        with raises(ArgumentError):
             type(accessor).columns(accessor.paths, names)
 
 
@@ -243,11 +244,11 @@ def test_several_files_are_one(write: Any, tmp_path: Path) -> None:
     assert rows.file_paths([6, 5]) == [f"{tmp_path}/2"]
     assert reader([tmp_path / "2", tmp_path / "1"], "x")[:].tolist() == [5, 6, 0, 1, 2, 3, 4]
     write(tmp_path / "4", pa.table({"x": pa.array([1.5])}))
-    with pytest.raises(SampleReadError, match=r"'x' is of type double in '.*/4', and of int16 in '.*/1'; read the fil"):
+    with raises(SampleReadError):
         reader(f"{tmp_path}/*", "x")
-    with pytest.raises(SampleReadError, match="no file matches"):
+    with raises(SampleReadError):
         reader(f"{tmp_path}/none-*", "x")
-    with pytest.raises(ArgumentError, match="paths must hold at least one path"):
+    with raises(ArgumentError):
         reader([], "x")
 
 
@@ -347,7 +348,7 @@ def test_s4_a_chunk_that_would_take_much_memory_is_refused(
 ) -> None:
     reader = write(tmp_path / "x", pa.table({"x": [0] * 100, "caption": ["0"] * 100}))
     monkeypatch.setattr(chunks, "LARGEST_CHUNK_BYTES", 16)
-    with pytest.raises(SampleReadError, match=r"a chunk or row of .* has \d+ bytes .*; pass a cache= that has room"):
+    with raises(SampleReadError):
         reader(tmp_path / "x", "x", cache=16)
     assert len(reader(tmp_path / "x", "x", cache="1kB")[:]) == 100
     assert reader(tmp_path / "x", "caption", cache=16)[0] == "0", "it may be a small column beside a large one"

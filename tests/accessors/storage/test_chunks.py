@@ -16,6 +16,7 @@ from batchup_ng.accessors.storage import chunks
 from batchup_ng.accessors.storage.chunks import EvenChunks
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
+from tests.messages import warns
 
 from .stored_contract import StoredContract
 
@@ -139,10 +140,10 @@ def test_the_order_by_blocks_does_not_depend_on_the_room_for_chunks(
     for cache in (1 << 20, 8 * 128, 4 * 128):
         assert [rows.tolist() for rows, _ in opened(cache)] == whole
         assert done + [rows.tolist() for rows, _ in opened(cache, state)] == whole
-    with pytest.warns(bu.CacheWarning, match="mixes 64 rows at a time here, and the cache .* has room for 48 of them"):
+    with warns(bu.CacheWarning):
         opened(3 * 128)
     monkeypatch.setattr(chunks.ChunkCache, "room", lambda _: 3 * 128)  # so little memory is free
-    with pytest.warns(bu.CacheWarning, match="has room for 48 of them"):
+    with warns(bu.CacheWarning):
         opened(1 << 20)
 
 

@@ -13,6 +13,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import Made, assert_same_rows
+from tests.messages import raises
 
 from .stored_contract import StoredContract
 
@@ -224,10 +225,10 @@ def test_rows_that_are_never_decoded_take_no_memory_for_chunks(tmp_path: Path) -
 
 def test_a_cache_without_room_for_a_chunk_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.h5", chunks=(5, 3, 2), compression="gzip")
-    with pytest.raises(ArgumentError, match=r"cache must have room for a chunk of .*, 120 bytes, not '100B'"):
+    with raises(ArgumentError):
         bu.Hdf5Rows(path, cache="100B")
     check(bu.Hdf5Rows(path, cache="128B"), ROWS)
-    with pytest.raises(ArgumentError, match="cache must be a size in bytes"):
+    with raises(ArgumentError):
         bu.Hdf5Rows(path, cache="much")
 
 
@@ -238,7 +239,7 @@ def test_s4_a_chunk_or_row_that_is_claimed_to_be_large_is_refused(tmp_path: Path
         file.create_dataset("rows", (4, 3), "u1", maxshape=(None, None), chunks=(1 << 20, 3 << 10), compression="gzip")
         file.create_dataset("columns", (4, 3), "u1", maxshape=(4, None), chunks=(1, 3 << 30), compression="gzip")
     for name in ("row", "unwritten", "rows", "columns"):
-        with pytest.raises(SampleReadError, match="has 3,221,225,472 bytes when it is decoded; pass a cache="):
+        with raises(SampleReadError):
             bu.Hdf5Rows(tmp_path / "x.h5", name)
         assert len(bu.Hdf5Rows(tmp_path / "x.h5", name, cache="4GB")) == 4
 

@@ -16,6 +16,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, SampleReadError
 from tests.extent import thorough
+from tests.messages import raises
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
@@ -52,15 +53,14 @@ def test_soft_links_are_followed_within_the_file(several: Path) -> None:
         assert bu.Hdf5Rows(several, name)[[3, 1]].tolist() == [3, 1]
     assert list(bu.Hdf5Rows.columns(several, ["soft", "images"])) == ["soft", "images"]
     for name in ("nowhere", "round", "folder"):
-        with pytest.raises(ArgumentError, match=f"dataset must be one of .*, not '{name}'"):
+        with raises(ArgumentError):
             bu.Hdf5Rows(several, name)
 
 
 def test_names_that_are_not_there_are_told_with_those_that_are(several: Path) -> None:
-    listed = "it has 'group/labels', 'images', 'names'"
     for name in (None, "image", "group", "", "images/x", "group/", "../images", "gro\0up"):
         for kind in (bu.Hdf5Rows, bu.Hdf5Values):
-            with pytest.raises(ArgumentError, match=f"dataset must be one of .*{listed}"):
+            with raises(ArgumentError):
                 kind(several, name)
 
 
@@ -77,9 +77,7 @@ def test_each_data_set_is_a_column(several: Path) -> None:
 def test_columns_that_differ_in_length_are_refused(several: Path) -> None:
     with h5py.File(several, "a") as file:
         file["more"] = np.arange(9)
-    with pytest.raises(
-        ArgumentError, match=r"of one length, and 'group/labels' has 8 rows.*'more' has 9 rows.*; name some"
-    ):
+    with raises(ArgumentError):
         bu.Hdf5Rows.columns(several)
     assert len(bu.Hdf5Rows.columns(several, ["images", "names"])) == 2
 
@@ -91,17 +89,17 @@ def test_what_is_no_rows_is_refused_with_what_to_do(several: Path) -> None:
         file["to"] = np.array([file["images"].ref], h5py.ref_dtype)
         file["table"] = np.array([(1, "a")], [("k", "i4"), ("s", h5py.string_dtype())])
     for name in ("number", "empty"):
-        with pytest.raises(SampleReadError, match="holds a single value, or none, not rows"):
+        with raises(SampleReadError):
             bu.Hdf5Rows(several, name)
     for name in ("names", "to", "table"):
-        with pytest.raises(ArgumentError, match="read text and arrays by Hdf5Values, a column of a table by field="):
+        with raises(ArgumentError):
             bu.Hdf5Rows(several, name)
     for name in ("images", "to", "table"):
-        with pytest.raises(ArgumentError, match=r"must have rows that differ in length.*read it by Hdf5Rows"):
+        with raises(ArgumentError):
             bu.Hdf5Values(several, name)
     assert bu.Hdf5Rows(several, "table", field="k")[:].tolist() == [1]
     for name, field in (("table", "s"), ("table", "x"), ("images", "k")):
-        with pytest.raises(ArgumentError, match=rf"field must be (one of|left out for) .* of '/{name}', not '{field}'"):
+        with raises(ArgumentError):
             bu.Hdf5Rows(several, name, field=field)
 
 
@@ -112,7 +110,7 @@ def test_text_is_str_and_pictures_are_decoded(several: Path) -> None:
     with h5py.File(several, "a") as file:
         file.create_dataset("broken", (1,), h5py.string_dtype())
         file["broken"][0] = b"\xff\xfe"
-    with pytest.raises(SampleReadError, match=r"row 0 of .* cannot be read .UnicodeDecodeError"):
+    with raises(SampleReadError):
         bu.Hdf5Values(several, "broken")[0]
 
 
@@ -125,7 +123,7 @@ def test_a_compression_that_h5py_lacks_is_named_with_what_has_it(
         file.create_carray("/", "x", obj=ROWS)
     if h5py.h5z.filter_avail(32001):
         pytest.skip("hdf5plugin was imported already")
-    with pytest.raises(ImportError, match=r"compressed by 'blosc' \(filter 32001\).*pip install hdf5plugin"):
+    with raises(ImportError):
         bu.Hdf5Rows(tmp_path / "x.h5")
 
 
@@ -179,7 +177,7 @@ def test_what_is_opened_after_a_change_is_new_though_others_have_the_file_open_a
     assert new["labels"][:].tolist() == [*range(7, 15)]
     assert new["text"][:2] == ["7", "8"]
     for rows in old:
-        with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+        with raises(SampleReadError):
             rows[0]
     assert new["text"][:2] == ["7", "8"]
 
@@ -192,7 +190,7 @@ def test_a_change_under_what_the_program_has_open_itself_is_refused(tmp_path: Pa
         assert len(bu.Hdf5Rows(path, "labels")) == len(own["labels"])
         copied_over(path, content)
         for _ in range(2):
-            with pytest.raises(SampleReadError, match=r"code of this process has it open as it was, .* close\(\)"):
+            with raises(SampleReadError):
                 bu.Hdf5Rows(path, "images")
     np.testing.assert_array_equal(bu.Hdf5Rows(path, "images")[:], ROWS + 7)
 
@@ -268,15 +266,15 @@ def test_s6_no_other_file_is_opened(tmp_path: Path, opened: Callable[[], bool]) 
     opened()
     for kind in (bu.Hdf5Rows, bu.Hdf5Values):
         for name in ("external", "soft", "up/x"):
-            with pytest.raises(SampleReadError, match=r"leads by way of '(external|up)' to another file, which is not"):
+            with raises(SampleReadError):
                 kind(tmp_path / "x.h5", name)
         for name in ("storage", "virtual", "growing"):
-            with pytest.raises(SampleReadError, match=r"lie in other files, or other data sets, which are not opened"):
+            with raises(SampleReadError):
                 kind(tmp_path / "x.h5", name)
         for name in (None, "none"):
-            with pytest.raises(ArgumentError, match=r"it has 'growing', 'storage', 'virtual'"):
+            with raises(ArgumentError):
                 kind(tmp_path / "x.h5", name)
-    with pytest.raises(SampleReadError, match="are not opened"):
+    with raises(SampleReadError):
         bu.Hdf5Rows.columns(tmp_path / "x.h5")
     assert not opened()
     assert len(bu.Hdf5Rows(source)) == 8
@@ -295,6 +293,7 @@ for make in (bu.Hdf5Rows, bu.Hdf5Values):
         tried(lambda: some_rows(make(path, name)))
 bu.Hdf5Rows.columns(path)
 """
+
 
 def everything(path: Path, library_is_careful: bool) -> list[str]:
     """Write a file with data sets of each kind, and return their names.

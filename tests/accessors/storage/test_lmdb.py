@@ -21,6 +21,7 @@ from batchup_ng.accessors.base import fingerprint_of, function_told
 from batchup_ng.accessors.storage.lmdb_values import Field
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, SampleReadError
 from batchup_ng.testing.accessors import Made, assert_same_rows
+from tests.messages import raises
 
 from .damaged import damaged
 from .stored_contract import PATIENCE, StoredContract, replaced
@@ -139,18 +140,18 @@ def test_columns_whose_rows_differ_are_lists_and_a_seldom_one_is_told(tmp_path: 
             writer.put_samples("x", np.zeros((rows, x)), "y", np.zeros((rows, y)))
     columns = bu.LmdbRows.columns(tmp_path / "x")
     assert [row.shape for row in columns["x"][58:62]] == [(2,), (2,), (5,), (5,)]
-    with pytest.raises(SampleReadError, match=r"row 41 of .*\(5,\) float64, not \(2,\) float64; take .* by LmdbRows"):
+    with raises(SampleReadError):
         columns["y"][:]
 
 
 def test_columns_are_those_that_are_named(tmp_path: Path) -> None:
     path = samples(tmp_path / "x")
     assert list(bu.LmdbRows.columns(path, ["y", "x"])) == ["y", "x"]
-    with pytest.raises(ArgumentError, match="names must be of 'x', 'y', 't', which row 0 has, not 'z'"):
+    with raises(ArgumentError):
         bu.LmdbRows.columns(path, ["z"])
-    with pytest.raises(ArgumentTypeError, match="decode must give dicts to have columns, not int"):
+    with raises(ArgumentTypeError):
         bu.LmdbRows.columns(path, decode=len, database="data_db")
-    with pytest.raises(SampleReadError, match="has no rows"):
+    with raises(SampleReadError):
         bu.LmdbRows.columns(path, decode="datum", database="data_db", keys=[])
 
 
@@ -165,7 +166,7 @@ def test_columns_of_a_file_with_a_broken_row_are_read_but_for_that(tmp_path: Pat
     path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
     column = bu.LmdbRows.columns(path, decode=lambda value: {"n": int(value)})["n"]
     assert column[[2, 0]].tolist() == [5, 3]
-    with pytest.raises(SampleReadError, match=r"row 1 of .* cannot be read"):
+    with raises(SampleReadError):
         column[:]
 
 
@@ -173,7 +174,7 @@ def test_a_function_decodes_values(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"3", b"no", b"5"]))
     rows = bu.LmdbRows(path, int)
     assert rows[[2, 0]] == [5, 3]
-    with pytest.raises(SampleReadError, match=r"row 1 of '.*x.mdb\[00000001\]' cannot be read \(ValueError: invalid"):
+    with raises(SampleReadError):
         rows[:]
     assert bu.LmdbArray(path, np.uint8, 1, lambda value: np.array([len(value)], np.uint8))[:].tolist() == [
         [1],
@@ -182,19 +183,19 @@ def test_a_function_decodes_values(tmp_path: Path) -> None:
     ]
     assert fingerprint_of(rows) != fingerprint_of(bu.LmdbRows(path, float)) != fingerprint_of(bu.LmdbRows(path))
     assert function_told(Field("pyxis", "x")) == function_told(Field("pyxis", "x")) != function_told(Field(int, "x"))
-    for wrong, message in ((3, "None, 'pyxis', 'datum' or a function"), ("pixys", "did you mean 'pyxis'")):
-        with pytest.raises((ArgumentTypeError, ArgumentError), match=message):
+    for wrong in (3, "pixys"):
+        with raises((ArgumentTypeError, ArgumentError)):
             bu.LmdbRows(path, wrong)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match=r"not 'pyxis'; LmdbRows.columns makes"):
+    with raises(ArgumentTypeError):
         bu.LmdbArray(path, np.uint8, 1, "pyxis")  # type: ignore[arg-type]
 
 
 def test_a_row_of_another_length_and_a_key_that_is_missing_are_named(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"abcd", b"efgh", b"i"]))
-    with pytest.raises(SampleReadError, match=r"row 2 of .*\[00000002\]. cannot be read \(ValueError: cannot reshape"):
+    with raises(SampleReadError):
         bu.LmdbArray(path, np.uint8, 4)[:]
     rows = bu.LmdbRows(path, keys=["00000001", b"\x1b[2J"])
-    with pytest.raises(SampleReadError, match=r"row 1 of .* key that is not there: .*\[.x1b\[2J\]$") as caught:
+    with raises(SampleReadError) as caught:
         rows[[0, 1]]
     assert caught.value.source == f"{path}[\\x1b[2J]"
 
@@ -217,13 +218,13 @@ def test_keys_may_be_all_or_a_list(tmp_path: Path, keys: Any, expected: list[byt
 
 def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"a"]))
-    for keys, error, message in (
-        (3, ArgumentTypeError, "keys must be None or a list of keys, not 3"),
-        ("img-{}", ArgumentTypeError, "not 'img-{}'; pass .f.image-"),
-        ([3], ArgumentTypeError, "at 0 it holds 3"),
-        ([b""], ArgumentTypeError, "none of them empty"),
+    for keys, error in (
+        (3, ArgumentTypeError),
+        ("img-{}", ArgumentTypeError),
+        ([3], ArgumentTypeError),
+        ([b""], ArgumentTypeError),
     ):
-        with pytest.raises(error, match=message):
+        with raises(error):
             bu.LmdbRows(path, keys=keys)
     for dtype, shape in ((object, 1), (np.uint8, -1)):
         with pytest.raises(ArgumentError):
@@ -237,17 +238,17 @@ def test_a_file_without_values_has_no_rows(tmp_path: Path) -> None:
 
 def test_a_database_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"a"]), b"named")
-    with pytest.raises(ArgumentError, match=r"database must be one of .* not 'other'; it has 'named'"):
+    with raises(ArgumentError):
         bu.LmdbRows(path, database="other")
-    with pytest.raises(ArgumentError, match=r"database must name one of those in .* as database='named'"):
+    with raises(ArgumentError):
         bu.LmdbRows(path)
     plain = written(tmp_path / "y.mdb", numbered([b"a"]))
     for name in ("00000000", "data_db"):
-        with pytest.raises(ArgumentError, match=f"not '{name}'; it has only the main one"):
+        with raises(ArgumentError):
             bu.LmdbRows(plain, database=name)
     with lmdb.open(str(tmp_path / "z.mdb"), subdir=False, max_dbs=1) as env:
         env.open_db(b"twice", dupsort=True)
-    with pytest.raises(ArgumentError, match="several values a key"):
+    with raises(ArgumentError):
         bu.LmdbRows(tmp_path / "z.mdb", database="twice")
 
 
@@ -274,7 +275,7 @@ def test_a_file_that_the_program_has_open_itself_is_refused_with_what_to_do(tmp_
         try:
             lmdb.open(str(path), subdir=False)
         except lmdb.Error:
-            with pytest.raises(SampleReadError, match=r"is open in this process by lmdb.open.* close\(\) that before"):
+            with raises(SampleReadError):
                 bu.LmdbRows(path)
         else:
             pytest.skip("this version of lmdb lets a process open a file twice")
@@ -288,10 +289,10 @@ def test_what_another_program_writes_is_noticed_also_in_mid_batch(tmp_path: Path
     )
     written_to = functools.partial(subprocess.run, [sys.executable, "-c", program], check=True, timeout=PATIENCE)
     rows = bu.LmdbRows(path, lambda value: written_to())
-    with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+    with raises(SampleReadError):
         rows[[0]]
     assert bu.LmdbRows(path)[:] == [b"a", b"b", b"c"], "an accessor that is made anew reads the file as it is now"
-    with pytest.raises(SampleReadError, match="has changed since it was first opened"):
+    with raises(SampleReadError):
         rows[0]
 
 
@@ -328,7 +329,7 @@ def test_a_child_forked_while_threads_read_reads_on(tmp_path: Path) -> None:
 def test_a_file_cut_short_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([b"x" * 9000] * 10))
     os.truncate(path, path.stat().st_size - 4096)
-    with pytest.raises(SampleReadError, match=r"cannot be opened by LmdbRows \(ValueError: \d+ bytes are there, and"):
+    with raises(SampleReadError):
         bu.LmdbRows(path)
 
 

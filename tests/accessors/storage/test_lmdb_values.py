@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.accessors.storage.lmdb_values import datum, pyxis
 from batchup_ng.errors import SampleReadError
+from tests.messages import raises
 
 pytest.importorskip("lmdb", reason="lmdb is not installed")
 
@@ -84,20 +85,20 @@ def test_columns_of_datums_are_arrays_and_encoded_pictures_bytes(caffe: Any, tmp
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    "value",
     [
-        (b"\x22\xff\xff\xff\xff\x0fabc", "field 4 ends at byte"),
-        (b"\x08" + b"\xff" * 40, "the number at byte 1 does not end"),
-        (b"\x0b", "field 1 is of type 3, which protobuf does not have"),
-        (b"\x35ab", "the float at byte 0 does not end"),
-        (b"\x08\x02\x10\x02\x18\x02\x22\x01a", "cannot reshape"),
-        (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x02\x18\x02\x22\x01a", "."),
-        (b"\x08", "the number at byte 1 does not end"),
+        b"\x22\xff\xff\xff\xff\x0fabc",
+        b"\x08" + b"\xff" * 40,
+        b"\x0b",
+        b"\x35ab",
+        b"\x08\x02\x10\x02\x18\x02\x22\x01a",
+        b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x02\x18\x02\x22\x01a",
+        b"\x08",
     ],
 )
-def test_s4_a_datum_that_claims_what_it_does_not_have_is_refused(value: bytes, message: str, tmp_path: Path) -> None:
+def test_s4_a_datum_that_claims_what_it_does_not_have_is_refused(value: bytes, tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([value]))
-    with pytest.raises(SampleReadError, match=f"row 0 of .* cannot be read .*{message}"):
+    with raises(SampleReadError):
         bu.LmdbRows(path, "datum")[0]
 
 
@@ -106,7 +107,7 @@ def test_s4_an_array_of_pyxis_that_cannot_be_is_refused(dtype: str, tmp_path: Pa
     msgpack = pytest.importorskip("msgpack", reason="the extra lmdb is not installed")
     field = msgpack.packb({b"type": 2, b"dtype": dtype, b"shape": (2**40,), b"data": bytes(16)})
     path = written(tmp_path / "x.mdb", numbered([msgpack.packb({"x": field})]), b"data_db")
-    with pytest.raises(SampleReadError, match=r"row 0 of .* cannot be read"):
+    with raises(SampleReadError):
         bu.LmdbRows(path, "pyxis")[0]
 
 
@@ -125,19 +126,19 @@ def test_arrays_of_all_lengths_are_what_msgpack_wrote(lengths: dict[str, int]) -
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    "value",
     [
-        (b"\xdf\xff\xff\xff\xff\xa1x\xc4\x01a", "ValueError"),
-        (b"\x81\xa1x\xc6\xff\xff\xff\xffabc", "ValueError"),
-        (b"\x81\xce\xff\xff\xff\xff\xa0", "ValueError"),
-        (b"\x81\xa1x\xc0", "."),
-        (b"\x91" * 99999, "StackError"),
-        (b"", "ValueError"),
+        b"\xdf\xff\xff\xff\xff\xa1x\xc4\x01a",
+        b"\x81\xa1x\xc6\xff\xff\xff\xffabc",
+        b"\x81\xce\xff\xff\xff\xff\xa0",
+        b"\x81\xa1x\xc0",
+        b"\x91" * 99999,
+        b"",
     ],
 )
-def test_s4_a_sample_that_claims_what_it_does_not_have_is_refused(value: bytes, message: str, tmp_path: Path) -> None:
+def test_s4_a_sample_that_claims_what_it_does_not_have_is_refused(value: bytes, tmp_path: Path) -> None:
     path = written(tmp_path / "x.mdb", numbered([value]), b"data_db")
-    with pytest.raises(SampleReadError, match=f"row 0 of .* cannot be read .*{message}"):
+    with raises(SampleReadError):
         bu.LmdbRows(path, "pyxis")[0]
 
 

@@ -16,6 +16,7 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage import npy
 from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises, warns
 
 from .damaged import damaged
 from .stored_contract import StoredContract
@@ -71,7 +72,7 @@ def test_headers_of_all_versions_are_read(tmp_path: Path) -> None:
 
 def test_names_of_fields_may_be_in_any_script(tmp_path: Path) -> None:
     array = np.array([(1, 2), (3, 4)], [("日本\\", "i4"), ("ä'", "f4")])
-    with pytest.warns(UserWarning, match=r"format 3\.0"):
+    with warns(UserWarning):
         np.save(tmp_path / "x.npy", array)
     rows = bu.NpyRows(tmp_path / "x.npy")
     assert rows.dtype == array.dtype
@@ -82,7 +83,7 @@ def test_a_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", ROWS)
     content = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(content[:6] + b"\x04" + content[7:])
-    with pytest.raises(SampleReadError, match=r"version \(4, 0\)"):
+    with raises(SampleReadError):
         bu.NpyRows(tmp_path / "x.npy")
 
 
@@ -115,7 +116,7 @@ def test_rows_without_bytes_and_no_rows_are_read(tmp_path: Path) -> None:
 
 def test_a_single_value_is_no_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.float64(3))
-    with pytest.raises(SampleReadError, match="holds a single value, not rows"):
+    with raises(SampleReadError):
         bu.NpyRows(tmp_path / "x.npy")
 
 
@@ -127,13 +128,13 @@ def test_the_only_array_of_an_archive_needs_no_name(tmp_path: Path) -> None:
 def test_a_name_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=ROWS)
     for name in (None, "c"):
-        with pytest.raises(ArgumentError, match=f"name must be one of the arrays .* not {name!r}; it has 'a', 'b'"):
+        with raises(ArgumentError):
             bu.NpzRows(tmp_path / "x.npz", name)
 
 
 def test_columns_are_those_of_batches(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=ROWS, b=np.arange(7), c=np.arange(3))
-    with pytest.raises(ArgumentError, match="must be of one length, and 'a' has 7 rows, 'b' has 7 rows, 'c' has 3"):
+    with raises(ArgumentError):
         bu.NpzRows.columns(tmp_path / "x.npz")
     columns = bu.NpzRows.columns(tmp_path / "x.npz", ["a", "b"])
     (batch,) = bu.ArrayDataSource(columns).batch_iterator(7)
@@ -141,13 +142,13 @@ def test_columns_are_those_of_batches(tmp_path: Path) -> None:
     np.savez(tmp_path / "y.npz", a=ROWS, b=np.arange(7))
     assert list(bu.NpzRows.columns(tmp_path / "y.npz")) == ["a", "b"]
     (tmp_path / "y.npz").write_bytes(b"no archive")
-    with pytest.raises(SampleReadError, match="cannot be opened"):
+    with raises(SampleReadError):
         bu.NpzRows.columns(tmp_path / "y.npz")
 
 
 def test_a_compressed_array_is_refused_with_what_to_do(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "x.npz", a=ROWS)
-    with pytest.raises(SampleReadError, match="'a' is compressed, and cannot be read by rows; load it whole"):
+    with raises(SampleReadError):
         bu.NpzRows(tmp_path / "x.npz")
 
 
@@ -171,7 +172,7 @@ def test_of_two_arrays_of_one_name_the_first_is_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         for name, number in (("b", 0), ("a", 1), ("a", 2)):
             np.save(tmp_path / "x.npy", np.full(3, number))
-            with pytest.warns(UserWarning, match="Duplicate") if number == 2 else contextlib.nullcontext():
+            with warns(UserWarning) if number == 2 else contextlib.nullcontext():
                 archive.writestr(f"{name}.npy", (tmp_path / "x.npy").read_bytes())
     columns = bu.NpzRows.columns(tmp_path / "x.npz")
     assert {name: rows[0] for name, rows in columns.items()} == {"b": 0, "a": 1}

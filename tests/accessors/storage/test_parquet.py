@@ -15,6 +15,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .stored_contract import StoredContract
 
@@ -92,7 +93,7 @@ def test_pages_whose_checksums_are_wrong_are_an_error_in_every_pool(
     source = bu.ArrayDataSource([bu.ParquetRows(path, "x")])
     for pool in [None, *pools]:
         made = source if pool is None else pool.parallel_data_source(source)
-        with pytest.raises(bu.BatchError, match=r"x\.parquet.*(crc|CRC|checksum)"):
+        with raises(bu.BatchError):
             next(made.batch_iterator(n))
 
 
@@ -109,7 +110,7 @@ def test_times_that_nanoseconds_cannot_hold_are_an_error(tmp_path: Path, form: s
         pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
         rows = bu.ParquetRows(tmp_path / "x.parquet", "t")
         if picked is years:
-            with pytest.raises(SampleReadError, match=r"times outside 1677 to 2262, .*; write the file anew"):
+            with raises(SampleReadError):
                 rows[2]
         elif form == "flat":
             np.testing.assert_array_equal(rows[:], np.array(times, "datetime64[ns]"))

@@ -19,6 +19,7 @@ import batchup_ng as bu
 from batchup_ng.accessors.storage import remote
 from batchup_ng.accessors.storage.remote import RemoteFile, read_files, read_ranges, stamps_of
 from batchup_ng.errors import ArgumentError, SampleReadError
+from tests.messages import raises
 
 from .remote_server import (
     Fault,
@@ -136,7 +137,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(server: Server, monke
     (error,) = read_ranges(asked[:1])
     assert "5 tries within" in str(error)
     assert "Timeout" in str(error)
-    with pytest.raises(SampleReadError, match=r"'http://.*/x' cannot be opened \(OSError: 5 tries within"):
+    with raises(SampleReadError):
         bu.NpyRows(server.url("x"))
     until.set()
 
@@ -164,7 +165,7 @@ def test_what_will_not_pass_is_told_at_once(status: int, server: Server) -> None
     (error,) = read_ranges(ranges(server, 1)[0])
     assert isinstance(error, FileNotFoundError) == (status == 404)
     assert server.gets() == 1
-    with pytest.raises(SampleReadError, match="No such file" if status == 404 else str(status)) as caught:
+    with raises(SampleReadError) as caught:
         bu.NpyRows(server.url("x"))
     assert caught.value.source == server.url("x")
     assert (server.gets(), server.asked["HEAD x"]) == (2, 1)
@@ -224,7 +225,7 @@ def test_a_length_that_is_not_told_is_an_error(server: Server) -> None:
             handler.wfile.write(content)
 
     server.fails("(HEAD|GET) x", untold, 10)
-    with pytest.raises(SampleReadError, match="the server does not tell its size; download it"):
+    with raises(SampleReadError):
         bu.NpyRows(server.url("x"))
 
 
@@ -295,9 +296,7 @@ def test_rows_from_elsewhere_are_an_error_in_every_pool(server: Server, pools: l
     server.fails(r"GET x.npy", sends_the_begin, 10**6)
     for pool in [None, *pools]:
         made = source if pool is None else pool.parallel_data_source(source)
-        with pytest.raises(
-            bu.BatchError, match=r"row 0 .*sent 'bytes 0-\d+/\d+' where bytes \d+ to \d+ were asked for"
-        ):
+        with raises(bu.BatchError):
             next(made.batch_iterator(16))
 
 
@@ -310,11 +309,11 @@ def test_a_file_is_looked_at_again_after_a_while(server: Server, monkeypatch: py
     assert pickle.loads(pickle.dumps(rows))[3] == 3
     assert server.asked["HEAD x.npy"] == 2, "another process does not know when it was looked at"
     os.utime(server.folder / "x.npy", ns=(1, 1))
-    with pytest.raises(SampleReadError, match=r"row 3 of 'http://.*' cannot be read .*it has changed"):
+    with raises(SampleReadError):
         rows[3]
     assert server.asked["HEAD x.npy"] == 2, "what came tells"
     monkeypatch.setattr(remote, "LOOK_AGAIN_SECONDS", 0.0)
-    with pytest.raises(SampleReadError, match=r"'http://.*/x\.npy' has changed since it was first opened"):
+    with raises(SampleReadError):
         rows[3]
 
 
@@ -385,28 +384,22 @@ def test_an_index_of_another_tar_or_that_is_too_large_is_left(server: Server, tm
 
 
 def test_patterns_are_for_stores_that_list_files(server: Server) -> None:
-    with pytest.raises(ArgumentError, match=r"a web server does not list its files.*write numbers as \{000\.\.099\}"):
+    with raises(ArgumentError):
         bu.FileBytes(server.url("*.tar"))
     assert bu.FileBytes(server.url("{x,x}?what=[1]"))[:] == [CONTENT] * 2
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        ("file:///etc/passwd", r"is a file of this machine; pass its path, '/etc/passwd'"),
-        ("local:///etc/passwd", "is a file of this machine"),
-        ("zip://x::file:///etc/passwd.zip", "URLs that are made of several are not followed"),
-        ("nonsense://x", "no URL that fsspec opens .*Protocol not known: nonsense"),
-    ],
+    "url", ["file:///etc/passwd", "local:///etc/passwd", "zip://x::file:///etc/passwd.zip", "nonsense://x"]
 )
-def test_some_urls_are_refused(url: str, told: str) -> None:
-    with pytest.raises(ArgumentError, match=told):
+def test_some_urls_are_refused(url: str) -> None:
+    with raises(ArgumentError):
         bu.NpyRows(url)
-    with pytest.raises(ArgumentError, match=told):
+    with raises(ArgumentError):
         bu.FileBytes([url])[0]
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(ImportError, match=r"'s3://b/x' needs fsspec, .*batchup_ng\[remote\].*s3fs"):
+    with raises(ImportError):
         bu.NpyRows("s3://b/x")

@@ -17,6 +17,7 @@ from batchup_ng.accessors.storage import remote
 from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import AccessorContract, Made, assert_same_rows
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 from .remote_server import Server, meets, refuses, resets, sends_the_begin, serving, truncates
 from .stored_contract import StoredContract
@@ -159,8 +160,8 @@ class TestFileBytes(AccessorContract):
         (tmp_path / "4").unlink()
         (tmp_path / "4").mkdir()
         (tmp_path / "3").unlink()
-        for row, told in ((1, "No such file"), (3, "No such file"), (4, "a directory, not a file")):
-            with pytest.raises(SampleReadError, match=rf"row {row}, '.*/{row}', cannot be read \(.*{told}") as caught:
+        for row in (1, 3, 4):
+            with raises(SampleReadError) as caught:
                 made[0][[0, row]]
             assert caught.value.source == made[0].sample_name(row)
 
@@ -207,7 +208,7 @@ def test_parquet_and_zarr_try_again(fault: Any, server: Server) -> None:
         assert server.faults == []
         server.fails(pattern, fault, 10**4)
         rows.close()
-        with pytest.raises(SampleReadError, match=r"tries within .* failed, the last by") as caught:
+        with raises(SampleReadError) as caught:
             rows[:]
         assert server.url() in str(caught.value)
         server.faults.clear()
@@ -221,7 +222,7 @@ def test_no_reader_takes_what_comes_from_elsewhere(server: Server) -> None:
         assert_same_rows(rows[:], expected)
         rows.close()
         server.fails(pattern, sends_the_begin, 10**4)
-        with pytest.raises(SampleReadError, match=r"where bytes \d+ to \d+ were asked for"):
+        with raises(SampleReadError):
             rows[1:]
         server.faults.clear()
     array = zarr.create_array(str(server.folder / "y.zarr"), shape=(8,), chunks=(2,), shards=(8,), dtype="i4")
@@ -230,7 +231,7 @@ def test_no_reader_takes_what_comes_from_elsewhere(server: Server) -> None:
         rows = bu.ZarrRows(server.url("y.zarr"))
         server.fails("GET y.zarr/c/.*", lambda *_: True, right)
         server.fails("GET y.zarr/c/.*", sends_the_begin)
-        with pytest.raises(SampleReadError, match=r"where bytes -?\d+ to [\w ]+ were asked for"):
+        with raises(SampleReadError):
             rows[5]
         rows.close()
         assert rows[5] == 5
@@ -291,7 +292,7 @@ def test_a_chunk_of_zarr_that_was_never_written_has_the_fill_value(server: Serve
     assert rows[:].tolist() == [1, 1, 7, 7]
     server.fails("GET .*/c/1", refuses(403))
     rows.close()
-    with pytest.raises(SampleReadError, match="403"):
+    with raises(SampleReadError):
         rows[:]
 
 
@@ -316,12 +317,12 @@ def test_from_file_reads_urls(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_readers_of_local_files_say_what_to_do(reader: Callable[[str], Any]) -> None:
-    with pytest.raises(ArgumentError, match=r"'s3://bucket/x' is a URL, and files of this format .*; download it"):
+    with raises(ArgumentError):
         reader("s3://bucket/x")
 
 
 def test_picture_files_say_what_to_do() -> None:
-    with pytest.raises(ArgumentError, match=r"pass ImageBytes\(FileBytes\(urls\), size\)"):
+    with raises(ArgumentError):
         bu.ImageFiles(["s3://bucket/x.jpg"], 8)
 
 
@@ -342,14 +343,14 @@ def test_every_reader_reads_what_lies_in_memory(tmp_path: Path, monkeypatch: pyt
         assert_same_rows(bu.NpyRows("memory://data/x.npy")[::-1], ROWS[::-1])
         assert bu.TextLines("memory://data/x.jsonl", decode=json.loads)[:] == [1, 2]
         assert bu.ImageBytes(bu.FileBytes("memory://data/*.png"), size=2)[:].shape == (1, 2, 2, 3)
-        with pytest.raises(SampleReadError, match=r"no file matches 'memory://data/\*\.jpg'"):
+        with raises(SampleReadError):
             bu.FileBytes("memory://data/*.jpg")
-        with pytest.raises(SampleReadError, match="No such file"):
+        with raises(SampleReadError):
             bu.NpyRows("memory://data/y.npy")
-        with pytest.raises(SampleReadError, match="a folder, not a file"):
+        with raises(SampleReadError):
             bu.NpyRows("memory://data")
         monkeypatch.setattr(type(memory), "glob", refused)
-        with pytest.raises(SampleReadError, match=r"the files of 'memory://data/\*' cannot be listed \(not yours\)"):
+        with raises(SampleReadError):
             bu.FileBytes("memory://data/*")
     finally:
         memory.store.clear()
@@ -378,19 +379,19 @@ def test_an_array_of_a_group_is_found_by_its_name_where_nothing_is_listed(server
     for group in ("x.zarr", "x.zarr/train"):
         zarr.open_group(str(server.folder / group), mode="a")
     assert_same_rows(bu.ZarrRows(server.url("x.zarr"), "train/images")[:], ROWS)
-    with pytest.raises(ArgumentError, match="array must be one of the arrays of 'http"):
+    with raises(ArgumentError):
         bu.ZarrRows(server.url("x.zarr"))
 
 
 def test_an_array_with_its_columns_first_is_refused(server: Server) -> None:
     np.save(server.folder / "x.npy", np.asfortranarray(ROWS))
-    with pytest.raises(SampleReadError, match="columns first"):
+    with raises(SampleReadError):
         bu.NpyRows(server.url("x.npy"))
     for shape in ((-1,), (-2, -3), (2**70, 0), (True, 2)):
         with (server.folder / "x.npy").open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
             file.write(bytes(100))
-        with pytest.raises(SampleReadError, match="its header says a shape of"):
+        with raises(SampleReadError):
             bu.NpyRows(server.url("x.npy"))
     np.save(server.folder / "y.npy", np.empty((3, 0)))
     assert bu.NpyRows(server.url("y.npy"))[:].shape == (3, 0)

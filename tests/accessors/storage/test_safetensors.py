@@ -13,6 +13,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .damaged import damaged
 from .stored_contract import StoredContract
@@ -59,7 +60,7 @@ def test_the_dtypes_of_numpy_are_read(tmp_path: Path, dtype: str) -> None:
 def test_bfloat16_is_refused_with_what_to_do(tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     safetensors.save_file({"x": np.zeros(3, ml_dtypes.bfloat16), "y": np.ones(3)}, tmp_path / "x")
-    with pytest.raises(SampleReadError, match="'x' is of dtype 'BF16', which NumPy does not have; save it as F32"):
+    with raises(SampleReadError):
         bu.SafetensorsRows(tmp_path / "x", "x")
     assert bu.SafetensorsRows(tmp_path / "x", "y")[:].tolist() == [1, 1, 1]
 
@@ -69,9 +70,9 @@ def test_columns_are_all_arrays_or_those_that_are_named(tmp_path: Path) -> None:
     columns = bu.SafetensorsRows.columns(tmp_path / "x", ["y", "x"])
     batch = next(bu.ArrayDataSource(columns).batch_iterator(3))
     assert {name: part.shape for name, part in batch.items()} == {"y": (3,), "x": (3, 3, 2)}
-    with pytest.raises(ArgumentError, match=r"of one length, and .*'mean' has 3 rows.*; name some"):
+    with raises(ArgumentError):
         bu.SafetensorsRows.columns(tmp_path / "x")
-    with pytest.raises(ArgumentError, match=r"name must be one of .* not 'z'; it has '"):
+    with raises(ArgumentError):
         bu.SafetensorsRows.columns(tmp_path / "x", ["z"])
 
 

@@ -20,6 +20,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .stored_contract import StoredContract
 
@@ -169,7 +170,7 @@ def test_what_gnu_tar_writes_is_read(tmp_path: Path) -> None:
         file.truncate(1 << 20)
     for form in ("gnu", "posix"):
         subprocess.run(["tar", f"--format={form}", "--sparse", "-cf", "x.tar", "d"], cwd=tmp_path, check=True)
-        with pytest.raises(SampleReadError, match="is a sparse file; write the tar without --sparse"):
+        with raises(SampleReadError):
             bu.TarShards(tmp_path / "x.tar")
 
 
@@ -198,7 +199,7 @@ def test_a_compressed_tar_is_refused_with_what_to_do(magic: bytes, how: str, tmp
     with tarfile.open(tmp_path / "x.tar", f"w:{how[:2] if how != 'bzip2' else 'bz2'}") as file:
         file.addfile(tarfile.TarInfo("a.bin"))
     assert (tmp_path / "x.tar").read_bytes().startswith(magic)
-    with pytest.raises(SampleReadError, match=rf"x\.tar' .* compressed by {how}, .*; decompress it"):
+    with raises(SampleReadError):
         bu.TarShards(tmp_path / "x.tar")
 
 
@@ -209,10 +210,10 @@ def test_s3_links_devices_and_folders_are_passed_over_and_nothing_is_opened(tmp_
             member = tarfile.TarInfo(f"../../{number}.bin")
             member.type, member.linkname = kind, "/etc/passwd"
             file.addfile(member)
-    with pytest.raises(SampleReadError, match=r"it holds no samples: none of its 0 files is called KEY\.EXT; links"):
+    with raises(SampleReadError):
         bu.TarShards(tmp_path / "x.tar")
     write(tmp_path / "y.tar", [("__meta__/x.json", b"{}"), (".hidden", b""), ("d/._mac.bin", b""), ("none", b"")])
-    with pytest.raises(SampleReadError, match="none of its 4 files"):
+    with raises(SampleReadError):
         bu.TarShards(tmp_path / "y.tar")
 
 
@@ -220,7 +221,7 @@ def test_a_tar_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     content = write(tmp_path / "x.tar", [(f"{row}.bin", b"1" * 600) for row in range(3)]).read_bytes()
     for length in (0, 512, 600, 1000, 1536, 1537, 3 * 1536):
         (tmp_path / "x.tar").write_bytes(content[:length])
-        with pytest.raises(SampleReadError, match=r"cannot be read as a tar: (it ends|the member|there is no header)"):
+        with raises(SampleReadError):
             bu.TarShards(tmp_path / "x.tar")
 
 
@@ -229,11 +230,10 @@ def test_a_sample_without_the_column_is_named_with_its_shard(tmp_path: Path) -> 
     write(tmp_path / "1.tar", [("b.png", b"1"), ("b.cls", b"2"), ("c.cls", b"3")])
     both = str(tmp_path / "*.tar")
     assert bu.TarShards(both, "cls")[:].tolist() == [1, 2, 3]
-    told = r"'b' of '.*1\.tar' has no 'jpg', and 2 of 3 have none; it has 'png', 'cls'"
-    with pytest.raises(SampleReadError, match=told) as caught:
+    with raises(SampleReadError) as caught:
         bu.TarShards(both, "jpg")
     assert caught.value.source == str(tmp_path / "1.tar")
-    with pytest.raises(SampleReadError, match=r"'c' of .* has no 'jpg' or 'png', and 1 of 3"):
+    with raises(SampleReadError):
         bu.TarShards(both, "jpg;png")
     either = bu.TarShards([tmp_path / "1.tar", tmp_path / "0.tar"], "cls;jpg", decode=None)
     assert either[:] == [b"2", b"3", b"1"]
@@ -260,23 +260,23 @@ def test_a_member_that_is_there_twice_is_an_error_and_a_key_that_comes_again_ano
     write(tmp_path / "0.tar", [("a.bin", b"1"), ("b.bin", b"2"), ("a.bin", b"3")])
     assert bu.TarShards(tmp_path / "0.tar")[:] == [b"1", b"2", b"3"]
     write(tmp_path / "0.tar", [("a.bin", b"1"), ("b.bin", b"2"), ("b.bin", b"3")])
-    with pytest.raises(SampleReadError, match=r"sample 'b' of .*0\.tar' has two members 'bin'"):
+    with raises(SampleReadError):
         bu.TarShards(tmp_path / "0.tar")
 
 
 def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     write(tmp_path / "0.tar", [("a.jpg", b"1"), ("a.cls", b"1")])
     for column in (None, "txt"):
-        with pytest.raises(ArgumentError, match=rf"not {column!r}; there are 'jpg', 'cls'"):
+        with raises(ArgumentError):
             bu.TarShards(tmp_path / "0.tar", column)
-    with pytest.raises(ArgumentTypeError, match="names must be a list of extensions, or a dict, not 'jpg'"):
+    with raises(ArgumentTypeError):
         bu.TarShards.columns(tmp_path / "0.tar", "jpg")
 
 
 def test_pickles_are_refused_and_given_as_bytes_if_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [(f"a.{end}", b"pickle") for end in ("pyd", "pkl", "pickle", "x.pth")])
     for end in ("pyd", "PKL", "pickle", "x.pth"):
-        with pytest.raises(ArgumentError, match="a pickle can run any code; pass decode=None"):
+        with raises(ArgumentError):
             bu.TarShards(tmp_path / "x.tar", end)
         assert bu.TarShards(tmp_path / "x.tar", end, decode=None)[0] == b"pickle"
 
@@ -285,14 +285,14 @@ def test_a_member_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.cls", b"1"), ("b.cls", b"one"), ("c.cls", b"9" * 30)])
     labels = bu.TarShards(tmp_path / "x.tar")
     for row, key in ((1, "b"), (2, "c")):
-        with pytest.raises(SampleReadError, match=rf"x\.tar/{key}\.cls' cannot be read") as caught:
+        with raises(SampleReadError) as caught:
             labels[np.array([row])]
         assert caught.value.source == str(tmp_path / f"x.tar/{key}.cls")
     claims = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }\n"
     npy_head = b"\x93NUMPY\x02\x00" + len(claims).to_bytes(4, "little") + claims
     write(tmp_path / "y.tar", [("a.npy", npy_head), ("a.json", b"[" * 100_000)])
     for column in ("npy", "json"):
-        with pytest.raises(SampleReadError, match=rf"a\.{column}"):
+        with raises(SampleReadError):
             bu.TarShards(tmp_path / "y.tar", column)[0]
 
 
@@ -300,7 +300,7 @@ def test_s4_a_member_of_items_without_bytes_is_refused(tmp_path: Path) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|V0", "fortran_order": False, "shape": (10**13,)})
     write(tmp_path / "0.tar", [("a.npy", header.getvalue())])
-    with pytest.raises(SampleReadError, match=r"a\.npy.*10000000000000 items of no bytes"):
+    with raises(SampleReadError):
         bu.TarShards(tmp_path / "0.tar", "npy")[0]
 
 
@@ -308,34 +308,29 @@ def test_a_function_decodes(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.txt", b"1 2"), ("b.txt", b"3")])
     rows = bu.TarShards(tmp_path / "x.tar", "txt", decode=lambda raw: [int(each) for each in raw.split()])
     assert rows[[1, 0]] == [[3], [1, 2]]
-    with pytest.raises(ArgumentTypeError, match="decode must be 'auto', a function of bytes, or None"):
+    with raises(ArgumentTypeError):
         bu.TarShards(tmp_path / "x.tar", "txt", decode="utf-8")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="decoded in different ways; pass decode="):
+    with raises(ArgumentError):
         bu.TarShards(tmp_path / "x.tar", "txt;json")
 
 
 def test_shape_and_dtype_that_are_not_those_of_the_members_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.tar", [("a.bin", bytes(8)), ("a.npy", npy(np.zeros(2))), ("b.bin", bytes(4)),
                                ("b.npy", npy(np.zeros((1, 2))))])  # fmt: skip
-    with pytest.raises(ArgumentError, match=r"each member has 8 bytes, and '.*x\.tar/b\.bin' has 4; leave them out"):
+    with raises(ArgumentError):
         bu.TarShards(tmp_path / "x.tar", "bin", shape=(2,), dtype="f4")
-    with pytest.raises(ArgumentError, match="shape and dtype go together"):
+    with raises(ArgumentError):
         bu.TarShards(tmp_path / "x.tar", "bin", shape=(2,))
-    with pytest.raises(ArgumentError, match="leave out decode"):
+    with raises(ArgumentError):
         bu.TarShards(tmp_path / "x.tar", "bin", shape=(2,), dtype="f4", decode=len)
-    with pytest.raises(ArgumentError, match=r"'.*x\.tar/a\.npy' has \(2,\) float64, not \(2,\) float32"):
+    with raises(ArgumentError):
         bu.TarShards(tmp_path / "x.tar", "npy", shape=(2,), dtype="f4")
-    for shape, dtype, told in [
-        (2, "f8", "shape must be a tuple"),
-        ((-2,), "f8", "shape must not be negative"),
-        ((2,), "no", "dtype must be a NumPy dtype"),
-        ((2,), object, "dtype must be one of plain values"),
-    ]:
-        with pytest.raises((ArgumentError, ArgumentTypeError), match=told):
+    for shape, dtype in [(2, "f8"), ((-2,), "f8"), ((2,), "no"), ((2,), object)]:
+        with raises((ArgumentError, ArgumentTypeError)):
             bu.TarShards(tmp_path / "x.tar", "npy", shape=shape, dtype=dtype)  # type: ignore[arg-type]
     rows = bu.TarShards(tmp_path / "x.tar", "npy", shape=(2,), dtype="f8")
     assert rows[0].tolist() == [0, 0]
-    with pytest.raises(SampleReadError, match=r"row 1 of .* or its header is not that of '.*/a\.npy'"):
+    with raises(SampleReadError):
         rows[[0, 1]]
 
 
@@ -356,7 +351,7 @@ def test_pictures_are_decoded_and_broken_ones_named(tmp_path: Path) -> None:
     assert batch["image"].tolist() == np.full((1, 4, 6, 3), 7).tolist()
     assert batch["label"].tolist() == [4]
     assert batch["label"].dtype == np.int64
-    with pytest.raises(BatchError, match="cannot be decoded") as caught:
+    with raises(BatchError) as caught:
         list(source.batch_iterator(2))
     assert caught.value.source == str(tmp_path / "x.tar/a/2.png")
     assert bu.TarShards.columns(tmp_path / "x.tar", ["png"])["png"][0] == png(7)
@@ -377,10 +372,10 @@ def test_patterns_stand_for_their_files_in_order(tmp_path: Path) -> None:
     assert names("t-{11..09}.tar", "v-a.tar") == ["t-11", "t-10", "t-09", "v-a"]
     assert names("{v-a,t-1?}.tar") == ["v-a", "t-10", "t-11"]
     assert names("{odd,name}.tar") == ["{odd,name}"]
-    for pattern, error in [("n-*.tar", "no file matches"), ("t-{09..12}.tar", "No such file"), ("pipe:rm", "No such")]:
-        with pytest.raises(SampleReadError, match=error):
+    for pattern in ["n-*.tar", "t-{09..12}.tar", "pipe:rm"]:
+        with raises(SampleReadError):
             names(pattern)
-    with pytest.raises(ArgumentError, match="paths must hold at least one path"):
+    with raises(ArgumentError):
         bu.TarShards([])
 
 

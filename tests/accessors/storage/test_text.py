@@ -24,6 +24,7 @@ from batchup_ng.accessors.storage import text
 from batchup_ng.accessors.storage.open_file import OpenFile
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .stored_contract import StoredContract
 
@@ -39,14 +40,12 @@ class TestLines(StoredContract):
     def test_a_file_that_is_none_of_this_format_is_refused(self, made: Made, tmp_path: Path) -> None:
         path = tmp_path / "x.txt"
         path.write_bytes(b"fine\n\xff\xfe\n")
-        with pytest.raises(
-            SampleReadError, match=r"row 1 of '.*x\.txt:2' cannot be read .*UnicodeDecodeError"
-        ) as caught:
+        with raises(SampleReadError) as caught:
             bu.TextLines(path)[:]
         assert caught.value.source == f"{path}:2"
         assert bu.TextLines(path, errors="replace")[1] == "\ufffd\ufffd"
         path.unlink()
-        with pytest.raises(SampleReadError, match="No such file"):
+        with raises(SampleReadError):
             bu.TextLines(path)
 
 
@@ -84,7 +83,7 @@ def test_json_lines_are_decoded_and_bad_ones_named(tmp_path: Path) -> None:
     rows = bu.TextLines(path, decode=json.loads)
     source = bu.ArrayDataSource([bu.MapStyle(rows)])
     assert next(source.take(2).batch_iterator(2))["y"].tolist() == [0, 1]
-    with pytest.raises(BatchError, match="JSONDecodeError") as caught:
+    with raises(BatchError) as caught:
         list(bu.ArrayDataSource([rows]).batch_iterator(3))
     assert caught.value.source == f"{path}:3"
 
@@ -122,7 +121,7 @@ def test_the_fingerprint_tells_functions_apart(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
     assert str(bu.TextLines(path, decode=json.loads).fingerprint()) == done.stdout.strip()
     lock = threading.Lock()
-    with pytest.raises(ArgumentTypeError, match=r"by its pickle, and it has neither .*keep rows in memory"):
+    with raises(ArgumentTypeError):
         bu.TextLines(path, decode=lambda line: lock).fingerprint()
 
 
@@ -157,7 +156,7 @@ def test_what_the_system_reads_in_parts_is_whole(tmp_path: Path, monkeypatch: py
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda number, size, offset: pread(number, min(size, 7), offset))
     assert OpenFile(str(tmp_path / "x.txt")).read(3, 30) == b"345678901234567890123456789012"
-    with pytest.raises(EOFError, match="37 of 50 bytes are there"):
+    with raises(EOFError):
         OpenFile(str(tmp_path / "x.txt")).read(3, 50)
 
 
@@ -169,17 +168,17 @@ def test_blocks_are_about_a_megabyte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error"),
     [
-        ({"encoding": "utf-16"}, ArgumentError, "a line end is one byte, not 'utf-16'; write the text as UTF-8"),
-        ({"encoding": "utf-9"}, ArgumentError, "one that Python has, not 'utf-9'"),
-        ({"decode": "json"}, ArgumentTypeError, "decode must be a function"),
-        ({"keep_end": 1}, ArgumentTypeError, "keep_end must be True or False"),
+        ({"encoding": "utf-16"}, ArgumentError),
+        ({"encoding": "utf-9"}, ArgumentError),
+        ({"decode": "json"}, ArgumentTypeError),
+        ({"keep_end": 1}, ArgumentTypeError),
     ],
 )  # fmt: skip
-def test_options_are_checked(options: dict[str, Any], error: type[Exception], told: str, tmp_path: Path) -> None:
+def test_options_are_checked(options: dict[str, Any], error: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("a\n")
-    with pytest.raises(error, match=told):
+    with raises(error):
         bu.TextLines(tmp_path / "x.txt", **options)
 
 
@@ -202,5 +201,5 @@ def test_a_compressed_file_is_refused_with_what_to_do(tmp_path: Path, library: s
     with importlib.import_module(library).open(tmp_path / "x.txt.z", "wb") as file:
         file.write(b"one\ntwo\n")
     for encoding in ("utf-8", None):
-        with pytest.raises(SampleReadError, match=r"x\.txt\.z' cannot be read: it is compressed by \w+.*; decompress"):
+        with raises(SampleReadError):
             bu.TextLines(tmp_path / "x.txt.z", encoding=encoding)

@@ -15,6 +15,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.testing.accessors import Made
+from tests.messages import raises
 
 from .damaged import damaged
 from .stored_contract import StoredContract
@@ -103,9 +104,9 @@ def test_the_only_array_of_a_group_needs_no_name_and_others_are_listed(tmp_path:
     write(tmp_path / "g" / "y", ROWS[:, 0], 3)
     group.create_group("z")
     for name in (None, "c", "z", "../g/x", "x/y"):
-        with pytest.raises(ArgumentError, match=r"array must be one of the arrays of .* it has 'x', 'y', 'z/...'"):
+        with raises(ArgumentError):
             bu.ZarrRows(tmp_path / "g", name)
-    with pytest.raises(ArgumentError, match=r"array must be left out for .*, which is an array itself, not 'x'"):
+    with raises(ArgumentError):
         bu.ZarrRows(tmp_path / "g" / "x", "x")
 
 
@@ -118,7 +119,7 @@ def test_the_arrays_of_a_group_are_columns_of_batches(tmp_path: Path) -> None:
     (batch,) = bu.ArrayDataSource(columns).batch_iterator(7)
     np.testing.assert_array_equal(batch["x"], ROWS)
     np.testing.assert_array_equal(batch["y"], ROWS[:, 0])
-    with pytest.raises(ArgumentError, match=r"must be of one length, and .*'z' has 3 rows"):
+    with raises(ArgumentError):
         bu.ZarrRows.columns(tmp_path / "g")
 
 
@@ -141,27 +142,26 @@ def described(path: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    "changes",
     [
-        ({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""}, "strings of any length"),
-        ({"filters": [{"id": "pickle"}]}, "pickle"),
-        ({"compressor": {"id": "pickle"}}, "pickle"),
-        ({"shape": [], "chunks": []}, "holds a single value, not rows"),
+        {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""},
+        {"filters": [{"id": "pickle"}]},
+        {"compressor": {"id": "pickle"}},
+        {"shape": [], "chunks": []},
     ],
     ids=str,
 )
-def test_what_is_no_rows_or_a_pickle_is_refused(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    with pytest.raises(SampleReadError, match=reason):
+def test_what_is_no_rows_or_a_pickle_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    with raises(SampleReadError):
         bu.ZarrRows(described(tmp_path / "x", **changes))
 
 
 def test_s1_zarr_2_which_would_load_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "x", ROWS)
     monkeypatch.setattr(zarr, "__version__", "2.18.7")
-    needed = r"zarr 3 \(Python 3.11 or newer\): pip install 'batchup_ng\[zarr\]' \(zarr 2.18.7 is installed\)"
-    with pytest.raises(ImportError, match=needed):
+    with raises(ImportError):
         bu.ZarrRows(tmp_path / "x")
-    with pytest.raises(ImportError, match=needed):
+    with raises(ImportError):
         bu.convert([ROWS], tmp_path / "y.zarr", progress=False)
 
 
@@ -169,7 +169,7 @@ def test_s4_a_chunk_that_is_claimed_to_be_large_is_refused(tmp_path: Path) -> No
     much = 1 << 40
     for shape, chunks in (([much, 3, 2], [much // 2, 2, 1]), ([7, much, 2], [2, 1, 1]), ([8, 3, 2], [much, 3, 2])):
         path = described(tmp_path / str(shape[0]), shape=shape, chunks=chunks)
-        with pytest.raises(SampleReadError, match=r"has [0-9,]+ bytes when it is decoded; pass a cache="):
+        with raises(SampleReadError):
             bu.ZarrRows(path)
     write(tmp_path / "x", ROWS)
     assert bu.ZarrRows(tmp_path / "x", cache=0)[6].tolist() == ROWS[6].tolist()
@@ -183,7 +183,7 @@ def test_s4_a_file_in_a_zip_that_decodes_to_much_is_refused(tmp_path: Path, monk
             archive.write(tmp_path / "x" / ".zarray", ".zarray")
             archive.writestr("0.0.0", bytes(2000))
     for make in (bu.ZarrRows, bu.ZarrRows.columns):
-        with pytest.raises(SampleReadError, match="has 2,000 bytes when it is decoded"):
+        with raises(SampleReadError):
             make(tmp_path / "x.zip", cache=0)
     assert len(bu.ZarrRows(tmp_path / "stored.zip", cache=0)) == 7
 

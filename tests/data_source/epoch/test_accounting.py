@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch import reading
 from batchup_ng.data_source.epoch.accounting import Accounting
 from batchup_ng.faults.isolation import PartialBatch
+from tests.messages import raises
 
 
 def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
@@ -25,17 +26,17 @@ def test_what_is_delivered_and_what_failed_is_what_was_planned() -> None:
 
 @pytest.mark.parametrize("entry", [(1, 4, 4, 0), (0, 4, 3, 0), (0, 4, 4, 1)])
 def test_a_batch_out_of_turn_or_with_samples_missing_is_refused(entry: Any) -> None:
-    with pytest.raises(bu.AccountingError, match="this is a bug of the library"):
+    with raises(bu.AccountingError):
         Accounting().record(*entry, "")
 
 
 def test_counts_that_do_not_balance_are_refused() -> None:
     accounting = Accounting()
     accounting.record(0, 4, 4, 0, "")
-    with pytest.raises(bu.AccountingError, match="2 batches were planned for this epoch and 1 were accounted for"):
+    with raises(bu.AccountingError):
         accounting.balance(2)
     accounting.counts = (1, 4, 4, 1, 0)
-    with pytest.raises(bu.AccountingError, match="4 samples were planned for this epoch, 4 delivered and 1"):
+    with raises(bu.AccountingError):
         accounting.balance(1)
 
 

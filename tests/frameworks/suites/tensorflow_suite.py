@@ -20,6 +20,7 @@ from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import NUMBERS, SIZE, VECTORS, FrameworkContract, N, expected
 from tests.frameworks.poison import BATCH_SIZE, kept_late, numbered_rows, poisoned_leases
+from tests.messages import raises
 
 
 class OfTensors(FrameworkContract):
@@ -91,9 +92,9 @@ def test_what_cannot_be_elements_of_one_dataset(pools: list[AbstractWorkerPool])
     dates = source.map(lambda numbers: (numbers.astype("M8[s]"),))
     ragged = source.map(lambda numbers: ([np.zeros(number % 3) for number in numbers],))
     for of_source in (flat_once, dates, ragged):
-        with bu.Loader(of_source, SIZE, pool=pools[0]) as loader, pytest.raises(ArgumentError, match="pass signature="):
+        with bu.Loader(of_source, SIZE, pool=pools[0]) as loader, raises(ArgumentError):
             to_tf_dataset(loader)
-    with pytest.raises(ArgumentError, match="no batch to look at"):
+    with raises(ArgumentError):
         to_tf_dataset(iter([]))
 
 
@@ -101,7 +102,7 @@ def test_a_signature_of_ones_own(pools: list[AbstractWorkerPool]) -> None:
     with bu.Loader([VECTORS], SIZE, pool=pools[0]) as loader:
         dataset = to_tf_dataset(loader, signature=(tf.TensorSpec([None, 5], tf.float64),))
         assert next(iter(dataset))[0].dtype == tf.float64
-        with pytest.raises(tf.errors.OpError, match="shape"):
+        with raises(tf.errors.OpError):
             list(to_tf_dataset(loader, signature=(tf.TensorSpec([SIZE, 5], tf.float32),)))
 
 
@@ -256,7 +257,7 @@ def test_tensors_as_data_become_plain(pools: list[AbstractWorkerPool]) -> None:
 
 def test_what_has_no_rows_of_one_shape_is_refused_with_the_way_to_pass_it() -> None:
     for refused in (tf.ragged.constant([[1], [2, 3]]), tf.data.Dataset.range(3)):
-        with pytest.raises(ArgumentTypeError, match=r"data\[0\] is a TensorFlow \w+, .*numpy\(\).*Ragged\("):
+        with raises(ArgumentTypeError):
             bu.ArrayDataSource([refused])
-    with pytest.raises(ArgumentTypeError, match="encoded is a TensorFlow EagerTensor"):
+    with raises(ArgumentTypeError):
         bu.ImageBytes(tf.constant(["a", "b"]))

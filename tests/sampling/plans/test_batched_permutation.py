@@ -13,6 +13,7 @@ from batchup_ng.randomness import words_at
 from batchup_ng.sampling.plans.batched_permutation import SMALL_SIZE, each_permuted
 from batchup_ng.sampling.plans.permutation import MAX_POSITIONS
 from tests.extent import quick, thorough
+from tests.messages import raises
 
 
 def whole(n: int, key: int) -> np.ndarray:
@@ -78,9 +79,7 @@ def test_even_and_odd_orders_are_equally_likely(n: int) -> None:
     assert abs((inversions % 2).sum() - 500) < 5 * math.sqrt(250)
 
 
-@pytest.mark.parametrize(
-    "n", quick([9, SMALL_SIZE], [7, 9, 10, 16, 25, 50, SMALL_SIZE - 1, SMALL_SIZE, 100, 500])
-)
+@pytest.mark.parametrize("n", quick([9, SMALL_SIZE], [7, 9, 10, 16, 25, 50, SMALL_SIZE - 1, SMALL_SIZE, 100, 500]))
 def test_any_place_is_sent_anywhere_and_neighbours_apart(n: int) -> None:
     sent = by_keys(n, 10_000)
     counts = np.stack([np.bincount(column, minlength=n) for column in sent.T])
@@ -104,5 +103,5 @@ def test_a_large_one_mixes_neighbours_and_keys(n: int) -> None:
     ("place", "size"), [(5, 5), (7, 5), (-1, 5), (0, 0), (2**62, 2**62), (0, 2**62 + 1), (-(2**63), 2**62), (0, -1)]
 )
 def test_what_would_never_be_sent_inside_is_refused(place: int, size: int) -> None:
-    with pytest.raises(IndexError, match="places must be from 0, each below its size, and sizes at most 2\\^62"):
+    with raises(IndexError):
         each_permuted(np.array([0, place]), np.array([1, size]), np.zeros(2, np.uint64))

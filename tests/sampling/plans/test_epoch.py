@@ -11,6 +11,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.sampling.plans.listed import REMEMBERED_BATCHES
+from tests.messages import raises
 
 
 def drawn(repeats: int, seed: int = 0) -> Any:
@@ -26,7 +27,7 @@ def test_an_endless_drawn_plan_gives_its_latest_batches_again() -> None:
         assert plan[number].rows.tolist() == expected[number]
         assert plan[number].key.start == number
     for number in (0, far - REMEMBERED_BATCHES):
-        with pytest.raises(IndexError, match=r"batch \d+ of this endless epoch was drawn too long ago") as caught:
+        with raises(IndexError) as caught:
             plan[number]
         assert f"batch {number} of" in str(caught.value)
 
@@ -36,7 +37,7 @@ def test_who_walks_a_drawn_plan_that_was_left_far_behind_is_told_so() -> None:
     walk = iter(plan)
     next(walk)
     plan[REMEMBERED_BATCHES + 1]
-    with pytest.raises(IndexError, match="batch 1 of this endless epoch was drawn too long ago"):
+    with raises(IndexError):
         next(walk)
 
 
@@ -45,7 +46,7 @@ def test_a_drawn_plan_that_ends_gives_any_batch_again() -> None:
     rows = [planned.rows.tolist() for planned in plan]
     assert len(plan) == len(rows) == 5000 > REMEMBERED_BATCHES
     assert [plan[number].rows.tolist() for number in (0, 17, -1)] == [rows[0], rows[17], rows[-1]]
-    with pytest.raises(IndexError, match="batch 5000 is out of range"):
+    with raises(IndexError):
         plan[5000]
 
 

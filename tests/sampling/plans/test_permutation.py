@@ -19,6 +19,7 @@ from batchup_ng.sampling.plans.permutation import (
     KeyedPermutation,
 )
 from tests.extent import quick
+from tests.messages import raises
 
 KEYS = (0, 1, 2**64 - 1)
 WORD = 2**64
@@ -166,9 +167,9 @@ def test_two_to_the_62_is_the_longest() -> None:
     sampler = StandardSampler(MAX_POSITIONS)
     rows = sampler.rows_at(np.array([0, MAX_POSITIONS - 1]), OrderKey(1, 0))
     assert ((rows >= 0) & (rows < MAX_POSITIONS)).all()
-    with pytest.raises(ArgumentError, match=r"length must be at most 2\^62, 4611686018427387904, and is 461168601"):
+    with raises(ArgumentError):
         StandardSampler(MAX_POSITIONS + 1)
-    with pytest.raises(ArgumentError, match=r"n must be at most 2\^62"):
+    with raises(ArgumentError):
         KeyedPermutation(MAX_POSITIONS + 1, 0)
 
 
@@ -176,6 +177,6 @@ def test_two_to_the_62_is_the_longest() -> None:
 def test_positions_out_of_range_are_refused_for_they_might_never_be_sent_inside(n: int) -> None:
     permutation = KeyedPermutation(n, 1)
     for position in (-1, n, min(2 * n + 3, 2**63 - 1)):
-        with pytest.raises(IndexError, match=r"positions must be from 0, below \d+; they reach from") as caught:
+        with raises(IndexError) as caught:
             permutation(np.array([position]))
         assert f"below {n};" in str(caught.value)

@@ -21,6 +21,7 @@ from batchup_ng.work_pool import rereading
 from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from batchup_ng.work_pool.processes.turn import Turn
+from tests.messages import raises
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
 
 
@@ -59,7 +60,7 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
             assert stream.retrieve() == pid
-            with pytest.raises(WorkerDied, match="exited with code 3 while running this task"):
+            with raises(WorkerDied):
                 stream.retrieve()
         stream.close()
     assert (tmp_path / "lines").read_text() == "done\n"
@@ -90,7 +91,7 @@ def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.Mon
         busy.start()
         most.start()
         try:
-            with pytest.raises(bu.SampleTimeout, match="row 7"):
+            with raises(bu.SampleTimeout):
                 list(pool.parallel_data_source(source, timeout=0.3).batch_iterator(5))
             assert not over.is_set()
         finally:
@@ -110,9 +111,9 @@ def test_results_that_were_read_as_the_dispatcher_failed_are_errors(monkeypatch:
         monkeypatch.setattr(dispatcher, "transport_and_room", failing)
         future = pool.submit((abs, (-3,), {}))  # nobody waits, so that the thread of the dispatcher reads
         wait_until(future.done)
-        with pytest.raises(WorkerDied, match=r"the pool's dispatcher failed: .*a bug"):
+        with raises(WorkerDied):
             future.result()
-        with pytest.raises(WorkerDied, match="this pool is broken"):
+        with raises(WorkerDied):
             pool.submit((abs, (-3,), {}))
 
 

@@ -20,6 +20,7 @@ import batchup_ng as bu
 from batchup_ng.errors import PoolBroken, RemoteTraceback, SerializationError, WorkerDied
 from batchup_ng.work_pool.processes import process as begin
 from tests.extent import methods
+from tests.messages import raises
 from tests.work_pool.processes.serialization_helpers import one, wait_until
 
 
@@ -52,7 +53,7 @@ def test_what_the_worker_raised_arrives_with_its_traceback(pool: Any) -> None:
     def deep() -> None:
         raise LookupError("in the deep")
 
-    with pytest.raises(LookupError, match="in the deep") as caught:
+    with raises(LookupError) as caught:
         one(pool, deep)
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     assert "in deep" in str(caught.value.__cause__)
@@ -85,38 +86,37 @@ def test_an_exception_that_cannot_travel_is_told_of(pool: Any) -> None:
     def fail(make: Any) -> None:
         raise make()
 
-    for make, kind in ((Liar, "Liar"), (holding_a_lock, "ValueError"), (Unprintable, "Unprintable")):
-        with pytest.raises(SerializationError, match=f"an exception of type {kind}"):
+    for make in (Liar, holding_a_lock, Unprintable):
+        with raises(SerializationError):
             one(pool, fail, make)
         assert one(pool, len, "abc") == 3
 
 
 def test_a_result_that_cannot_travel_is_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"the result of type _thread.lock cannot be sent back"):
+    with raises(SerializationError):
         one(pool, threading.Lock)
     assert one(pool, len, "abc") == 3
 
 
 def test_arguments_that_cannot_travel_are_told_of(pool: Any) -> None:
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[0\] of type _thread.lock cannot be sent"):
+    with raises(SerializationError):
         one(pool, len, threading.Lock())
-    with pytest.raises(SerializationError, match=r"task len\[1\]\[1\] of type _thread.lock cannot be sent"):
+    with raises(SerializationError):
         one(pool, len, pool.shared_constant(3), threading.Lock())
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, lock))
-    with pytest.raises(SerializationError, match=r"map fn '<lambda>', variable lock of type _thread.lock"):
+    with raises(SerializationError):
         pool.parallel_data_source(source)
-    with pytest.raises(SerializationError, match="not inside one"):
+    with raises(SerializationError):
         one(pool, len, [pool.shared_constant(3)])
 
 
 def test_what_multiprocessing_shares_by_inheritance_is_refused_with_the_remedy(pool: Any) -> None:
     guard = multiprocessing.Lock()
     source = bu.ArrayDataSource([np.arange(3)]).map(lambda x: (x, guard.acquire()))
-    says = r"variable guard.* of type .*Lock cannot be sent .*; take one of multiprocessing.Manager\(\)"
-    with pytest.raises(SerializationError, match=says):
+    with raises(SerializationError):
         pool.parallel_data_source(source)
-    with pytest.raises(SerializationError, match=r"; take one of multiprocessing.Manager\(\)"):
+    with raises(SerializationError):
         one(pool, id, guard)
 
 
@@ -150,7 +150,7 @@ def test_a_worker_that_is_killed_fails_its_tasks_and_is_replaced(fresh: Any) -> 
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     for _ in before:
-        with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
+        with raises(WorkerDied):
             stream.retrieve()
     assert not before & pids_of(fresh)
 
@@ -194,7 +194,7 @@ def test_workers_that_cannot_start_are_told_of(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(begin, "_BOOT", "import sys; sys.exit(3)  # {module}")
         with bu.WorkerProcessPool(1, start_method="spawn") as pool, pytest.raises(PoolBroken):
             one(pool, len, "abc")
-        with bu.WorkerProcessPool(1) as pool, pytest.raises(PoolBroken, match="server of worker processes"):
+        with bu.WorkerProcessPool(1) as pool, raises(PoolBroken):
             one(pool, len, "abc")
 
 
@@ -230,7 +230,7 @@ def meet() -> int:
 
 
 def test_a_worker_that_dies_is_missed_though_its_own_child_lives(fresh: Any, tmp_path: Path) -> None:
-    with pytest.raises(WorkerDied, match="was ended by SIGKILL"):
+    with raises(WorkerDied):
         one(fresh, fork_and_die, tmp_path / "child")
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it still was there
     assert one(fresh, len, "abc") == 3
@@ -300,9 +300,9 @@ class ExitsWhenLoaded:
 
 def test_nothing_that_a_task_gives_harms_the_worker_or_the_consumer(lone: Any) -> None:
     pid = one(lone, os.getpid)
-    with pytest.raises(SerializationError, match=r"the result of type .*ExitsWhenLoaded cannot be sent back"):
+    with raises(SerializationError):
         one(lone, ExitsWhenLoaded)
-    with pytest.raises(RuntimeError, match="a task raised StopIteration"):
+    with raises(RuntimeError):
         one(lone, next, iter([]))
     assert one(lone, os.getpid) == pid
 

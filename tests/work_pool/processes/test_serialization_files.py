@@ -12,6 +12,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import SampleReadError, SerializationError
 from tests.extent import methods
+from tests.messages import raises
 from tests.work_pool.processes.serialization_helpers import crossing, one, same
 
 METHODS = methods("forkserver")
@@ -85,18 +86,18 @@ def test_a_file_that_is_another_or_shorter_in_the_worker_is_named(file: Path) ->
         constant = both.share([array])
         with open(file, "r+b") as opened:
             opened.truncate(1000)
-        with pytest.raises(SampleReadError, match=r"data.npy' has 1000 bytes, and 1600128 are needed") as caught:
+        with raises(SampleReadError) as caught:
             both.arrived(constant)
         assert caught.value.source == str(file)
-        with pytest.raises(SerializationError, match=r"data.npy' has 1000 bytes, and the array over it needs 1600128"):
+        with raises(SerializationError):
             both.share([array])
         file.unlink()
-        with pytest.raises(SampleReadError, match=r"data.npy' cannot be opened in a worker process: .*No such file"):
+        with raises(SampleReadError):
             both.arrived(constant)
         file.write_bytes(bytes(2_000_000))
         file.with_name("new").write_bytes(bytes(2_000_000))
         file.with_name("new").replace(file)
-        with pytest.raises(SampleReadError, match=r"data.npy' is another file than when .* it was replaced"):
+        with raises(SampleReadError):
             both.arrived(constant)
 
 
@@ -107,7 +108,7 @@ def test_f26_a_file_that_is_cut_short_in_mid_epoch_is_named(file: Path) -> None:
         batches = parallel.batch_iterator(50)
         next(batches)
         os.truncate(file, 800_000)  # a map of what is gone kills who reads it, by SIGBUS
-        with pytest.raises(SampleReadError, match=r"data.npy' has 800000 bytes, and 1600128 are needed") as caught:
+        with raises(SampleReadError) as caught:
             list(batches)
         assert caught.value.source == str(file)
         file.unlink()

@@ -16,6 +16,7 @@ import batchup_ng as bu
 from batchup_ng.errors import SerializationError
 from batchup_ng.work_pool.processes.serialization import pack
 from tests.extent import methods
+from tests.messages import raises
 from tests.work_pool.processes.serialization_helpers import ran
 
 METHODS = methods("forkserver")
@@ -134,7 +135,7 @@ def test_a_refusal_copies_nothing() -> None:
     lock = threading.Lock()
     source = bu.ArrayDataSource([np.zeros((4000, 2500))]).map(lambda x: (x, lock))
     with bu.WorkerProcessPool(1) as pool:
-        with pytest.raises(SerializationError, match="variable lock"):
+        with raises(SerializationError):
             pool.parallel_data_source(source)
         assert pool._dispatcher.copies.arena.taken == 0
 
@@ -144,9 +145,9 @@ def test_looking_for_the_name_ends_however_much_there_is() -> None:
     nest: Any = lock
     for i in range(50):
         nest = {"a": nest, "others": [Reader(k) for k in range(2000)], i: nest}
-    with pytest.raises(SerializationError, match=r"^the dict.* cannot be sent"):
+    with raises(SerializationError):
         pack(nest)
     cycle: list[Any] = [lock]
     cycle.insert(0, cycle)
-    with pytest.raises(SerializationError, match="cannot be sent"):
+    with raises(SerializationError):
         pack(cycle)

@@ -20,6 +20,7 @@ from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolClosed, Seri
 from batchup_ng.memory.budget import BUDGET
 from batchup_ng.work_pool.processes import shared_arrays
 from tests.extent import methods
+from tests.messages import raises, warns
 from tests.threads import in_threads
 from tests.work_pool.processes.serialization_helpers import MB, crossing, one, same, wait_until
 
@@ -118,7 +119,7 @@ def test_a_pool_that_is_closed_meanwhile_copies_nothing(monkeypatch: pytest.Monk
 
         monkeypatch.setattr(both.copies, "_pieces", closed_meanwhile)
         for _ in range(2):
-            with pytest.raises(PoolClosed, match="the pool was closed before the arrays of a source were copied"):
+            with raises(PoolClosed):
                 both.share([np.arange(100_000)])
         assert both.arena.taken == 0
 
@@ -158,8 +159,7 @@ def test_the_private_memory_of_a_worker_does_not_grow_with_what_is_shared() -> N
 def test_a_copy_that_memory_has_no_room_for_lies_in_a_file(tmp_path: Path) -> None:
     array = np.arange(1_000_000)
     with crossing(4 * MB, str(tmp_path)) as both:
-        message = r"an array of shape \(1000000,\) and dtype int64, 8000000 bytes, in the ArrayDataSource .*numpy\.save"
-        with pytest.warns(SharedMemoryWarning, match=message):
+        with warns(SharedMemoryWarning):
             constant = both.share(bu.ArrayDataSource([array, np.arange(1_000_000, dtype=np.uint8)]))
         assert constant.arrays == "spilled"
         assert MB > both.arena.taken - 1_000_000 >= 0, "the small one lies in memory"
@@ -185,7 +185,7 @@ def test_a_copy_whose_descriptor_another_file_has_taken_is_not_read(tmp_path: Pa
         assert file is not None
         fd = os.dup(file.fd)
         os.dup2(log.fileno(), file.fd)  # as after a daemon has closed all descriptors
-        with pytest.raises(OSError, match="the copy of an array is out of reach"):
+        with raises(OSError):
             both.arrived(constant)
         os.dup2(fd, file.fd)
         os.close(fd)
@@ -224,21 +224,17 @@ def test_without_room_in_memory_or_on_a_disk_the_error_says_what_is_needed(
 ) -> None:
     table = np.ones(100_000, np.uint8)
     source = bu.ArrayDataSource([np.arange(10)]).map(lambda x: (x, table))
-    message = (
-        r"an array of shape \(100000,\) and dtype uint8, 100000 bytes, in the MapDataSource cannot be shared .* no "
-        r"room for a copy; .*%s.* numpy\.save .*WorkerThreadPool, or name a folder .*\(spill=\.\.\.\)"
-    )
 
     def full(fd: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(BUDGET, "free", lambda: 120_000)
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: True)
-    with crossing() as both, pytest.raises(SerializationError, match=message % "lies in memory as well"):
+    with crossing() as both, raises(SerializationError):
         both.share(source)
     monkeypatch.setattr(os, "posix_fallocate", full)
     with crossing(spill=str(tmp_path)) as both:
-        with pytest.raises(SerializationError, match=message % "No space left on device"):
+        with raises(SerializationError):
             both.share(source)
         assert open_files(tmp_path) == []
 
@@ -248,11 +244,11 @@ def test_the_folder_for_copies_is_on_a_disk(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(shared_arrays, "_lies_in_memory", lambda folder: folder == str(tmp_path))
     assert shared_arrays.temporary_folder() == "/var/tmp"
     assert shared_arrays.checked_folder(tmp_path.parent) == str(tmp_path.parent)
-    with pytest.raises(ArgumentError, match=r"spill must be a folder on a disk, and .* lies in memory \(tmpfs\)"):
+    with raises(ArgumentError):
         bu.WorkerProcessPool(1, spill=tmp_path)
-    with pytest.raises(ArgumentError, match=r"spill must be a folder, and .* is none; make it first"):
+    with raises(ArgumentError):
         bu.WorkerProcessPool(1, spill=tmp_path / "none")
-    with pytest.raises(ArgumentTypeError, match="spill must be the path of a folder, or None, not 7"):
+    with raises(ArgumentTypeError):
         bu.WorkerProcessPool(1, spill=7)  # type: ignore[arg-type]
 
 

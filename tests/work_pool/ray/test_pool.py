@@ -15,6 +15,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import rereading
+from tests.messages import raises
 
 from ..pool_contract import PoolContract
 from .local_cluster import ROOT, started
@@ -107,22 +108,22 @@ def test_a_source_in_memory_goes_through_the_store(lone: Any) -> None:
 
 
 def test_bad_arguments_are_refused_before_anything_is_started() -> None:
-    for options, told in (
-        ({"actors": 0}, "actors must be at least 1"),
-        ({"num_cpus": -1}, "num_cpus must not be below 0"),
-        ({"num_cpus": float("nan")}, "num_cpus must not be below 0, and finite"),
-        ({"num_cpus": "2"}, "num_cpus must be a number"),
-        ({"resources": {"disk": "x"}}, r"resources\['disk'\] must be a number"),
-        ({"address": "ray://head:10001"}, "has no object store"),
-        ({"address": "nonsense"}, "address must be None, 'auto', 'local' or 'host:port', not 'nonsense'"),
-        ({"processes": 3}, "pass their number as actors="),
+    for options in (
+        {"actors": 0},
+        {"num_cpus": -1},
+        {"num_cpus": float("nan")},
+        {"num_cpus": "2"},
+        {"resources": {"disk": "x"}},
+        {"address": "ray://head:10001"},
+        {"address": "nonsense"},
+        {"processes": 3},
     ):
-        with pytest.raises((ArgumentError, ArgumentTypeError), match=told):
+        with raises((ArgumentError, ArgumentTypeError)):
             bu.WorkerRayPool(**options)  # type: ignore[arg-type]
 
 
 def test_another_cluster_than_the_one_the_program_is_connected_to_is_refused(nodes: Any) -> None:
-    with pytest.raises(ArgumentError, match="must be that of the cluster which this program is connected to"):
+    with raises(ArgumentError):
         bu.WorkerRayPool("127.0.0.1:1")
     with bu.WorkerRayPool(nodes.address, actors=1), bu.WorkerRayPool("auto", actors=1):
         pass
