@@ -1,0 +1,108 @@
+"""The sections of ``messages.txt`` are those of the functions that call ``raises`` and ``warns``."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from tests.messages import EXPECTED, FILE, TESTS, raises, warns
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def calls(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call below a node, with the name of the function in which it stands; "" for no ``def``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            yield function, child
+        yield from calls(child, getattr(child, "name", "") if isinstance(child, SCOPES) else function)
+
+
+def callers(tree: ast.Module) -> set[str]:
+    """Return the names of the functions that call ``raises`` or ``warns`` of ``messages.py``."""
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "tests.messages"
+        for alias in node.names
+    }
+    return {name for name, call in calls(tree) if ast.unparse(call.func) in imported & {"raises", "warns"}}
+
+
+def matches(tree: ast.Module) -> list[int]:
+    """Return the lines of calls that have a ``match=`` of pytest."""
+    names = ("pytest.raises", "pytest.warns", "pytest.RaisesExc", "pytest.deprecated_call")
+    return [
+        call.lineno
+        for _, call in calls(tree)
+        if ast.unparse(call.func) in names and any(keyword.arg == "match" for keyword in call.keywords)
+    ]
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(TESTS).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(TESTS.rglob("*.py"))
+    }
+
+
+def test_each_function_that_expects_a_message_has_a_section_and_no_other(trees: dict[str, ast.Module]) -> None:
+    found = {f"{file}::{function}" for file, tree in trees.items() for function in callers(tree)}
+    assert sorted(found - EXPECTED.keys()) == [], "without a section"
+    assert sorted(EXPECTED.keys() - found) == [], "sections of functions that call neither raises nor warns"
+
+
+def test_messages_are_matched_nowhere_else(trees: dict[str, ast.Module]) -> None:
+    assert {file: lines for file, tree in trees.items() if (lines := matches(tree))}.keys() == {"messages.py"}
+
+
+def test_what_the_checks_above_look_for_is_found() -> None:
+    tree = ast.parse(
+        "from tests.messages import raises\n"
+        "def test():\n"
+        "    def inner():\n"
+        "        with raises(ValueError):\n"
+        "            [raises(x) for x in ()]\n"
+        "    warns(UserWarning)\n"
+        "    with pytest.raises(ValueError, match='x'), pytest.raises(ValueError):\n"
+        "        pass\n"
+    )
+    assert callers(tree) == {"inner", ""}, "a comprehension has no name to find a section by"
+    assert matches(tree) == [7]
+
+
+def test_the_file_is_sorted_and_says_nothing_twice() -> None:
+    text = FILE.read_text(encoding="utf-8")
+    parts = ["\n".join(line for line in text.split("\n") if line.startswith("#"))]
+    for _, keys in itertools.groupby(sorted(EXPECTED), key=lambda key: key.partition("::")[0]):
+        parts.append("\n".join("\n    ".join([key, *sorted(set(EXPECTED[key]))]) for key in keys))
+    assert text == "\n\n".join(parts) + "\n"
+    assert all(EXPECTED.values()), "a section without an expression"
+
+
+def test_a_message_must_match_one_expression_of_the_section() -> None:
+    for known in ("one", "the second"):
+        with raises(ValueError) as caught:
+            raise ValueError(known)
+        assert str(caught.value) == known
+        with warns(UserWarning):
+            warnings.warn(known, stacklevel=1)
+    with pytest.raises((AssertionError, pytest.fail.Exception)) as failed, raises(ValueError):
+        raise ValueError("another")
+    for part in ("tests/messages.txt, test_messages.py::test_a_message_must_match_one", "^one$|second$", "another"):
+        assert part in str(failed.value)
+    with pytest.raises(pytest.fail.Exception) as failed, pytest.warns(FutureWarning), warns(FutureWarning):
+        warnings.warn("another", FutureWarning, stacklevel=1)
+    assert "tests/messages.txt, test_messages.py::test_a_message_must_match_one" in str(failed.value)
+
+
+def test_a_function_without_a_section_fails_and_says_what_to_edit() -> None:
+    for expect in (raises, warns):
+        with pytest.raises(pytest.fail.Exception) as failed:
+            expect(ValueError)
+        assert "tests/messages.txt has no section test_messages.py::test_a_function_without_a" in str(failed.value)
