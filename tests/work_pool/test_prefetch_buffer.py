@@ -191,13 +191,16 @@ def test_two_threads_may_share_an_iterator(pool: Any) -> None:
 def test_an_iterator_that_is_closed_during_a_repair_ends_it() -> None:
     with bu.WorkerThreadPool(2) as pool:
         iterators: list[Any] = []
+        made = threading.Event()  # the workers begin before there is an iterator
 
         def fails(x: Any) -> Any:
+            made.wait(60)
             if len(x) == 1:
                 iterators[0].close()
             raise ValueError("no")
 
         iterators.append(pool.parallel_data_source(bu.ArrayDataSource([np.arange(30)]).map(fails)).batch_iterator(10))
+        made.set()
         with pytest.raises((bu.PoolClosed, ValueError)):
             next(iterators[0])
         assert next(iterators[0], "over") == "over"

@@ -14,7 +14,7 @@ import batchup_ng as bu
 
 from .local_cluster import cluster, started
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds in which what a test used must be gone, on a machine that may be busy."""
 
 
