@@ -448,8 +448,7 @@ class Loader:
             ready_made: list[Any] = []
             if shared.pool is None and kind == "auto":
                 number, state = shared.upcoming()
-                tried = choose(shared.source, self._options_of(number), state, self._timeout)
-                (kind, shared.why), ready_made = tried
+                (kind, shared.why), ready_made = choose(shared.source, self._options_of(number), state, self._timeout)
             if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
             if shared.pool is None:
@@ -495,8 +494,7 @@ def source_of(data: Any) -> AbstractDataSource:
         )
     if isinstance(data, np.ndarray) or hasattr(data, "read_into"):
         return ArrayDataSource([data])
-    if isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict)):
-        return ArrayDataSource([MapStyle(data)])
-    if isinstance(data, (list, tuple, dict)):
+    of_samples = isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict))
+    if isinstance(data, (list, tuple, dict)) and not of_samples:
         return ArrayDataSource(list(data) if isinstance(data, tuple) else data)
     return ArrayDataSource([MapStyle(data)])

@@ -17,7 +17,7 @@ from benchmarks import journeys
 
 ROOT = os.path.dirname(bu.__file__) + os.sep
 SOURCE = bu.ArrayDataSource([np.arange(40_000).reshape(-1, 2)])
-WARM = 40
+WARM = 60
 """Batches after which all memory was made."""
 
 

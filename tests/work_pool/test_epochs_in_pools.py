@@ -21,6 +21,8 @@ N, SIZE = 40, 4
 class Watched(bu.SerialPool):
     """A pool of one thread that notes of which epoch each task was when it was submitted."""
 
+    own_thread = False  # otherwise no batches are submitted ahead
+
     def __init__(self) -> None:
         super().__init__()
         self.submitted: list[tuple[int, int]] = []
