@@ -43,10 +43,10 @@ def warns(kind: Any) -> Any:
 
 
 def _expected(caller: FrameType) -> str:
-    # Not by co_filename: in a copy of the tests with what Python compiled, it is the path of the original. The system is
-    # not asked, because a test may have it fail.
+    # Not by co_filename: in a copy of the tests with what Python compiled, it is the path of the original.
+    # Nor by a call of the system: a test may have it fail.
     file = Path(caller.f_globals["__file__"]).relative_to(TESTS).as_posix()
     section = f"{file}::{caller.f_code.co_name}"
     if section not in EXPECTED:
-        pytest.fail(f"tests/messages.txt has no section {section}; add it, with what the message must match")
+        pytest.fail(f"tests/messages.txt has no section {section}; add it, with what messages must match")
     return f"(?#tests/messages.txt, {section})" + "|".join(EXPECTED[section])  # the comment is shown if none matches
