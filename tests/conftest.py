@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer
-from batchup_ng.work_pool.processes import fork_server
+from batchup_ng.work_pool.processes import fork_server, serialization
 from tests.left import Left, end_fsspec, end_zarr, left_since
 
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
@@ -29,7 +29,10 @@ if "--thorough" in sys.argv:  # now: the files that read it may be imported befo
 PATIENCE = 120.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
 
-prefetch_buffer.STALL_SECONDS = 3600.0  # a busy machine is no fault; the tests of the warning set their own
+# A busy machine is no fault; the tests of these limits set their own.
+prefetch_buffer.STALL_SECONDS = 3600.0
+fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker ended, which messages tell
+serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
 
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""

@@ -89,6 +89,9 @@ def end_zarr() -> None:
             await asyncio.wait(others)
 
     asyncio.run_coroutine_threadsafe(idle(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    if sync.iothread[0] is not None:
+        sync.iothread[0].join()  # zarr waits 0.2 s for it, then closes the loop, which is an error while it runs
     sync.cleanup_resources()
 
 

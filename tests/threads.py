@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def in_threads(tasks: list[Callable[[], Any]], seconds: float = 60.0) -> None:
+def in_threads(tasks: list[Callable[[], Any]], seconds: float = 600.0) -> None:
     """Run each in a thread of its own; raise the first exception; the main thread only waits and is not disturbed."""
     errors: list[BaseException] = []
 

@@ -25,6 +25,9 @@ MB = 1 << 20
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
 
+PATIENT = "from batchup_ng.work_pool import prefetch_buffer; prefetch_buffer.STALL_SECONDS = 3600.0"
+"""A line of a program that is to print nothing but what it says, also where the machine is busy for half a minute."""
+
 
 def one(pool: Any, fn: Any, *args: Any) -> Any:
     """Return the result of one task."""
@@ -35,7 +38,7 @@ def one(pool: Any, fn: Any, *args: Any) -> Any:
 def ran(*arguments: str, env: dict[str, str] = ENVIRONMENT, **how: Any) -> subprocess.CompletedProcess[str]:
     """Return what a program of this interpreter printed."""
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, **how)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False, **how)
 
 
 def ended(pid: int) -> bool:
@@ -48,8 +51,8 @@ def ended(pid: int) -> bool:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    """Wait until a condition holds, 120 seconds at most."""
-    deadline = time.monotonic() + 120
+    """Wait until a condition holds, 240 seconds at most."""
+    deadline = time.monotonic() + 240
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)

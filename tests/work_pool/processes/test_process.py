@@ -163,6 +163,8 @@ PROGRAM = """
 import atexit, os, sys
 atexit.register(lambda: use("at the end"))
 import batchup_ng as bu
+from batchup_ng.work_pool import prefetch_buffer
+prefetch_buffer.STALL_SECONDS = 3600.0  # a busy machine is no stall, of which a warning would be printed
 
 def use(when):
     with bu.WorkerProcessPool(1) as pool:

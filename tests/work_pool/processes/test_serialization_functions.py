@@ -14,10 +14,11 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.errors import SerializationError
+from batchup_ng.work_pool.processes import serialization
 from batchup_ng.work_pool.processes.serialization import pack
 from tests.extent import methods
 from tests.messages import raises
-from tests.work_pool.processes.serialization_helpers import ran
+from tests.work_pool.processes.serialization_helpers import PATIENT, ran
 
 METHODS = methods("forkserver")
 
@@ -56,7 +57,7 @@ for i, cell in enumerate(cells):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_notebook_cells_travel_as_they_are_now(method: str, tmp_path: Path) -> None:
-    done = ran("-c", NOTEBOOK.format(method=method), cwd=tmp_path)
+    done = ran("-c", PATIENT + NOTEBOOK.format(method=method), cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("[0, 2, 4] True 2\n[-5, -4, -3]\n", "")
 
 
@@ -140,7 +141,8 @@ def test_a_refusal_copies_nothing() -> None:
         assert pool._dispatcher.copies.arena.taken == 0
 
 
-def test_looking_for_the_name_ends_however_much_there_is() -> None:
+def test_looking_for_the_name_ends_however_much_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "MAX_SECONDS", 0.05)
     lock = threading.Lock()
     nest: Any = lock
     for i in range(50):
