@@ -104,7 +104,7 @@ class PoolContract(PoolFaultsContract):
         gc.disable()
         try:
             raised = weakly_caught(stream, gone)
-            assert gone.wait(60), gc.get_referrers(raised())  # the thread that raised it may be the last to hold it
+            assert gone.wait(240), gc.get_referrers(raised())  # the thread that raised it may be the last to hold it
         finally:
             gc.enable()
 

@@ -19,6 +19,7 @@ from batchup_ng.work_pool.serial import SerialPool
 from tests.messages import raises, warns
 
 from .pool_tasks import ENDS_PROGRAMS, MAKERS, Fails, FailsAtFirst, Hangs, N, Named
+from .time_limits import only_what_hangs_is_late
 
 
 class PoolFaultsContract(ABC):
@@ -159,10 +160,13 @@ class PoolFaultsContract(ABC):
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def test_a_sample_that_hangs_is_named_and_the_rest_delivered(self, tmp_path: Path) -> None:
+    def test_a_sample_that_hangs_is_named_and_the_rest_delivered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         if not self.limits_time:
             pytest.skip("this pool cannot end what takes too long")
         opened = tmp_path / "opened"
+        only_what_hangs_is_late(monkeypatch, opened)
         source = self.numbers(Hangs((17,), opened))
         with self.make_to_end() as pool:  # not one whose workers other tests use
             try:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from batchup_ng.work_pool.task import current
+
 
 def square(x: int) -> int:
     return x * x
@@ -156,6 +158,15 @@ class FailsAtFirst:
         return (x,)
 
 
+def time_is_up(mark: Path) -> None:
+    """Say that the task of this thread hangs: to a pool of threads by its future, else by a file beside `mark`."""
+    future = getattr(current, "future", None)
+    if future is None:
+        Path(f"{mark}.{os.getpid()}").touch()
+    elif future.timeout is not None:
+        future.due = 0.0
+
+
 class Hangs:
     """A map that waits, at some rows, until a file is there."""
 
@@ -164,8 +175,10 @@ class Hangs:
         self.path = path
 
     def __call__(self, x: np.ndarray) -> Any:
-        while np.isin(x, self.rows).any() and not self.path.exists():
-            time.sleep(0.01)
+        if np.isin(x, self.rows).any():
+            time_is_up(self.path)
+            while not self.path.exists():
+                time.sleep(0.01)
         return (x,)
 
 

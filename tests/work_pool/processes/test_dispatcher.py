@@ -22,7 +22,9 @@ from batchup_ng.work_pool.processes import dispatcher
 from batchup_ng.work_pool.processes.shared_constants import SharedConstant
 from batchup_ng.work_pool.processes.turn import Turn
 from tests.messages import raises
+from tests.work_pool.pool_tasks import time_is_up
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
+from tests.work_pool.time_limits import only_what_hangs_is_late
 
 
 def noted(file: Path) -> int:
@@ -57,6 +59,7 @@ def sees_deaths_first(pool: Any, pid: int) -> Iterator[None]:
 def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
     with bu.WorkerProcessPool(1) as pool:
         pid = one(pool, os.getpid)
+        pool._dispatcher._schedule._mean = 0.01  # the worker gets both tasks at once, however long the first one took
         with sees_deaths_first(pool, pid):
             stream = pool.work_stream(iter([(noted, (tmp_path / "lines",)), (leave, (3,))]))
             assert stream.retrieve() == pid
@@ -66,11 +69,14 @@ def test_what_a_worker_sent_before_it_died_counts(tmp_path: Path) -> None:
     assert (tmp_path / "lines").read_text() == "done\n"
 
 
-def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limits_are_kept_while_messages_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.1)
+    mark = tmp_path / "stuck"
+    only_what_hangs_is_late(monkeypatch, mark)
 
     def stuck(x: np.ndarray) -> Any:
         if 7 in x:
+            time_is_up(mark)
             time.sleep(600)
         return (x,)
 
@@ -86,8 +92,8 @@ def test_time_limits_are_kept_while_messages_keep_coming(monkeypatch: pytest.Mon
             stream.close()
 
         busy = threading.Thread(target=keep_it_busy)
-        # After t + 1 s, of which a loaded machine may make more; without a look it would be when the stream ends.
-        most = threading.Timer(15, over.set)
+        # After t + 1 s, of which a loaded machine may make a minute; without a look it would be when the stream ends.
+        most = threading.Timer(240, over.set)
         busy.start()
         most.start()
         try:
@@ -152,7 +158,7 @@ def test_a_consumer_that_reads_is_woken_if_another_thread_cancels_its_task(
                 before = len(reads)
                 time.sleep(0.2)
             assert futures[-1].cancel()
-            assert closed.wait(60)  # no message comes before there is a file
+            assert closed.wait(240)  # no message comes before there is a file
         finally:
             (tmp_path / "go").touch()
             consumer.join()
@@ -178,7 +184,7 @@ def test_a_forgotten_prefetch_is_collected_wherever_the_collector_runs() -> None
         del iterator
         thread = threading.Thread(target=collect_in_mid_work, daemon=True)
         thread.start()
-        assert collected.wait(120)
+        assert collected.wait(240)
         thread.join()
         wait_until(lambda: producing._closed)
 

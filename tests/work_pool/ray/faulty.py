@@ -6,11 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import batchup_ng as bu
+from tests.work_pool.pool_tasks import time_is_up
 
 SAMPLES = 240
 SIZE = 8
@@ -69,5 +71,6 @@ def leave() -> None:
     os._exit(0)
 
 
-def hang() -> None:
+def hang(mark: Path) -> None:
+    time_is_up(mark)
     time.sleep(3600)

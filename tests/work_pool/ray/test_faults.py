@@ -41,6 +41,7 @@ from batchup_ng.work_pool.ray import dispatcher
 from tests.messages import raises, warns
 
 from ...extent import thorough
+from ..time_limits import only_what_hangs_is_late
 from . import faulty, local_cluster
 from .conftest import PATIENCE, actors
 
@@ -177,8 +178,9 @@ def test_a_sample_that_kills_its_actor_is_found_and_named(pool: Any) -> None:
     assert sorted(rows) == [row for row in range(faulty.SAMPLES) if row != 100]
 
 
-def test_a_sample_that_hangs_is_ended_and_named(pool: Any) -> None:
-    source = faulty.source(faulty.Always("", 100, faulty.hang))
+def test_a_sample_that_hangs_is_ended_and_named(pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_what_hangs_is_late(monkeypatch, tmp_path / "hangs")
+    source = faulty.source(faulty.Always("", 100, partial(faulty.hang, tmp_path / "hangs")))
     with batches(pool, source, timeout=1.0) as iterator, raises(SampleTimeout):
         list(iterator)
 
