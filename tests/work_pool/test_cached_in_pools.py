@@ -16,6 +16,7 @@ from tests.accessors.image_helpers import colours, save
 from tests.extent import methods
 from tests.left import named_shared_memory
 from tests.messages import raises, warns
+from tests.work_pool.processes.serialization_helpers import ended, wait_until
 
 LABELS = np.arange(40)
 
@@ -142,8 +143,7 @@ def test_nothing_is_left_of_a_program_that_is_killed(tmp_path):
         assert len(others) >= 2
         assert named_shared_memory([program.pid, *[other.pid for other in others]]) == set()
         program.kill()
-    psutil.wait_procs(others, timeout=60)
-    assert not any(other.is_running() for other in others)
+    wait_until(lambda: all(ended(other.pid) for other in others))
 
 
 # cache() of a source

@@ -6,8 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.errors import PoolBroken
 from tests.messages import raises
+from tests.work_pool.processes.serialization_helpers import ended, wait_until
 
 from ..extent import quick
 
@@ -24,7 +23,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:this pool goes on with:batchup_n
 
 
 class Plague:
-    """Kills the worker processes of a pool, and each that is started in its place at once, while it rages."""
+    """Kills the worker processes of a pool, and each that is started in its place at once, while it rages.
+
+    The pool hears nothing of one that was just started, which may have said already that it is ready for a task.
+    """
 
     def __init__(self, pool: bu.WorkerProcessPool) -> None:
         self.rages = True
@@ -37,6 +39,10 @@ class Plague:
         process = self._start()
         if self.rages:
             os.kill(process.pid, signal.SIGKILL)
+            wait_until(lambda: ended(process.pid))
+            with contextlib.suppress(OSError):
+                while process.sock.recv(4096):
+                    pass
         return process
 
     def breaks_out(self) -> None:
@@ -93,13 +99,6 @@ def test_a_pool_without_workers_can_be_closed() -> None:
         pool.work_stream(iter([(len, ("abc",))]))
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 @pytest.mark.parametrize("closes", quick([False], [True]))
 def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None:
     """Threads submit tasks all the time, while no worker lives and while they do: each gets its answer."""
@@ -123,15 +122,15 @@ def test_whoever_uses_the_pool_just_then_is_told_or_served(closes: bool) -> None
         for _ in range(2):
             before = len(told)
             plague.breaks_out()
-            wait_for(lambda before=before: len(told) > before + 5)
+            wait_until(lambda before=before: len(told) > before + 5)
             before, plague.rages = served[0], False
-            wait_for(lambda before=before: served[0] > before + 20)
+            wait_until(lambda before=before: served[0] > before + 20)
     finally:
         if closes:
             pool.close()
         over.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
         pool.close()
     assert not any(thread.is_alive() for thread in threads)
     assert any(isinstance(error, PoolBroken) for error in told)

@@ -16,6 +16,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool.processes.pool import START_METHODS
+from tests.work_pool.processes.serialization_helpers import PATIENT
 
 from ..extent import quick
 
@@ -27,6 +28,7 @@ PROGRAM = """
 import os
 import numpy as np
 import batchup_ng as bu
+{patient}
 
 class Mine:
     pass
@@ -49,7 +51,7 @@ def run(pool: str, how: str, folder: Path) -> subprocess.Popen[str]:
 
     Its pool is made in a folder with modules that have the names of some of Python's.
     """
-    program = PROGRAM.format(pool=pool)
+    program = PROGRAM.format(pool=pool, patient=PATIENT)
     (folder / "program.py").write_text(program)
     (folder / "elsewhere").mkdir()
     for module in ("json", "dataclasses"):  # of which the library imports one or the other
@@ -77,7 +79,7 @@ def alive(session: int) -> list[str]:
     return found
 
 
-def assert_gone(session: int, seconds: float = 40.0) -> None:
+def assert_gone(session: int, seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while left := alive(session):
         assert time.monotonic() < deadline, left
@@ -90,7 +92,7 @@ def assert_gone(session: int, seconds: float = 40.0) -> None:
 )
 def test_programs_need_no_guard_and_no_close_wherever_they_go(pool: str, how: str, tmp_path: Path) -> None:
     process = run(pool, how, tmp_path)
-    out, errors = process.communicate((tmp_path / "program.py").read_text() if how == "stdin" else None, timeout=60)
+    out, errors = process.communicate((tmp_path / "program.py").read_text() if how == "stdin" else None, timeout=600)
     assert (process.returncode, out, errors) == (0, "batch\n", "")
     assert_gone(process.pid)
 
@@ -108,13 +110,14 @@ def loop():
 pool = bu.{pool}
 loader, begun = bu.Loader([np.arange(64)], 4, shuffle=7, pool=pool), threading.Event()
 threading.Thread(target=loop, daemon=True).start()
-begun.wait(60)
+begun.wait(240)
 """
 
 FINALIZER = """
 import gc
 import numpy as np
 import batchup_ng as bu
+{patient}
 
 class Asks:
     def __del__(self):
@@ -146,8 +149,8 @@ def test_what_asks_for_batches_as_a_program_ends_or_from_a_finalizer(
     environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
     for _ in range(20 if in_full and program is LOOPS else 1):
         done = subprocess.run(
-            [sys.executable, "-c", program.format(pool=pool)], env=environment, cwd=tmp_path, timeout=120,
-            capture_output=True, text=True, check=False,
+            [sys.executable, "-c", program.format(pool=pool, patient=PATIENT)], env=environment, cwd=tmp_path,
+            timeout=600, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "AccountingError" not in done.stderr

@@ -70,7 +70,7 @@ def killed_after(n: int, training: subprocess.Popen[str]) -> dict[int, str]:
 def finish(training: subprocess.Popen[str]) -> tuple[dict[int, str], dict[str, float]]:
     """Return the digest of each batch that a training handed out, then what it says at its end."""
     try:
-        out, _ = training.communicate(timeout=90)
+        out, _ = training.communicate(timeout=600)
     finally:
         training.kill()
     assert training.returncode == 0

@@ -21,7 +21,7 @@ import pytest
 
 from batchup_ng.errors import PoolBroken, PoolClosed
 from batchup_ng.memory.limits import entries
-from batchup_ng.work_pool.processes import fork_server, protocol
+from batchup_ng.work_pool.processes import fork_server, process, protocol
 from batchup_ng.work_pool.processes.pool import START_METHODS
 from batchup_ng.work_pool.processes.process import EXIT_UNKNOWN, WorkerProcess, refused
 from tests.extent import methods, quick
@@ -34,6 +34,7 @@ from tests.work_pool.processes.serialization_helpers import ran, wait_until
 def servers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the servers that are stopped and killed here apart from that of the pools which tests share."""
     monkeypatch.setenv("BATCHUP_NG_TESTS_OF_STARTS", "yes")
+    monkeypatch.setattr(process, "KILL_TIMEOUT", 240.0)
 
 
 @contextmanager
@@ -57,6 +58,11 @@ def started(launcher: Any) -> WorkerProcess:
     return worker
 
 
+def end(worker: WorkerProcess) -> int | None:
+    """End a worker, however long it takes, and return its exit code."""
+    return worker.end(240.0)
+
+
 def server_of(starter: Any) -> psutil.Process:
     return psutil.Process(starter._server._process.pid)
 
@@ -71,7 +77,7 @@ def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> N
             for worker in workers:
                 targets = [os.readlink(path) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
                 assert sum(target.startswith("/memfd:test") for target in targets) >= 1
-            assert [worker.end() for worker in workers] == [0, 0]
+            assert [end(worker) for worker in workers] == [0, 0]
     finally:
         os.close(fd)
 
@@ -85,11 +91,11 @@ def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_k
         second = started(starter)
         assert server_of(starter).pid != before.pid
         assert psutil.pid_exists(first.pid)
-        assert first.end() == EXIT_UNKNOWN
+        assert end(first) == EXIT_UNKNOWN
         os.kill(stopped.pid, signal.SIGSTOP)
         assert stopped.end(0.05) == EXIT_UNKNOWN
         assert fork_server._state(stopped.pid) in "ZX"
-        assert second.end() == 0
+        assert end(second) == 0
 
 
 def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -> None:
@@ -112,10 +118,10 @@ def test_pools_share_a_server_if_their_workers_have_the_same_surroundings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with starting("forkserver") as one:
-        assert one.start().end() == 0
+        assert end(one.start()) == 0
         with monkeypatch.context() as patch, starting("forkserver") as other:
             patch.setenv("BATCHUP_NG_ANYTHING", "else")
-            assert other.start().end() == 0
+            assert end(other.start()) == 0
             changed = server_of(other)
             assert changed != server_of(one)
         assert not changed.is_running()
@@ -197,10 +203,10 @@ def test_two_pools_at_once_have_one_server_and_either_may_end_first() -> None:
         with starting("forkserver") as second:
             workers = [started(first), started(second)]
             assert server_of(first) == server_of(second)
-            assert workers[1].end() == 0
+            assert end(workers[1]) == 0
         server = server_of(first)
         later = started(first)
-        assert [workers[0].end(), later.end()] == [0, 0]
+        assert [end(workers[0]), end(later)] == [0, 0]
     assert not server.is_running()
 
 
@@ -213,7 +219,7 @@ def test_threads_that_start_pools_at_once_get_one_server() -> None:
             worker = started(starter)
             servers.append(server_of(starter).pid)
             at_once.wait(120)
-            worker.end()
+            end(worker)
 
     in_threads([start] * 4)
     assert len(servers) == 4
@@ -224,7 +230,7 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
     with starting("forkserver") as other:
         worker = started(other)
         with starting("forkserver") as starter:
-            started(starter).end()
+            end(started(starter))
             stopped = server_of(other)
             stopped.suspend()
             said: list[BaseException] = []
@@ -240,29 +246,33 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
             starter.interrupt()
             thread.join(120)
         assert said
-        assert worker.end() == EXIT_UNKNOWN
+        assert end(worker) == EXIT_UNKNOWN
         again = started(other)
         assert server_of(other) != stopped
-        assert again.end() == 0
+        assert end(again) == 0
 
 
 @pytest.mark.parametrize("act", ["suspend", "kill"])
-def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(act: str) -> None:
+def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(
+    act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with starting("forkserver") as one:
         worker = started(one)
         unfit = server_of(one)
         getattr(unfit, act)()
-        assert worker.end() == EXIT_UNKNOWN
+        with monkeypatch.context() as patch:
+            patch.setattr(fork_server, "ANSWER_TIMEOUT", 0.1)
+            assert end(worker) == EXIT_UNKNOWN
         unfit.resume() if act == "suspend" else unfit.wait(120)
         with starting("forkserver") as other:
-            assert other.start().end() == 0
+            assert end(other.start()) == 0
             assert server_of(other) != unfit
     assert not unfit.is_running()
 
 
 def test_a_fork_of_the_users_leaves_the_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as starter:
-        assert starter.start().end() == 0
+        assert end(starter.start()) == 0
         with monkeypatch.context() as patch:
             patch.setattr(fork_server, "ForkServer", lambda blas_threads: types.SimpleNamespace(users=1))
             pid = os.fork()
@@ -273,7 +283,7 @@ def test_a_fork_of_the_users_leaves_the_server_alone(monkeypatch: pytest.MonkeyP
                     os._exit(2)
             assert os.waitpid(pid, 0)[1] == 0
         server = server_of(starter)
-        assert starter.start().end() == 0
+        assert end(starter.start()) == 0
         assert server_of(starter) == server
 
 
@@ -299,7 +309,7 @@ def test_a_server_that_dies_before_it_answers_leaves_no_worker_on_the_socket_of_
         frame = protocol.FrameReader(worker.sock).next()
         assert frame is not None
         assert frame.number == worker.pid
-        assert worker.end() == 0
+        assert end(worker) == 0
 
 
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
@@ -313,8 +323,8 @@ def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
         assert f"(pid {stopped.pid})" in str(caught.value)
         starter.start_timeout = 60.0
         again = started(starter)
-        worker.end()
-        assert again.end() == 0
+        end(worker)
+        assert end(again) == 0
 
 
 def test_a_closed_launcher_starts_nothing() -> None:
@@ -334,7 +344,7 @@ def test_a_server_without_descriptors_says_so() -> None:
             starter.start()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         later = started(starter)
-        assert (worker.end(), later.end()) == (0, 0)
+        assert (end(worker), end(later)) == (0, 0)
 
 
 @pytest.mark.parametrize("code", quick([errno.EAGAIN], [errno.ENOMEM]))
@@ -351,7 +361,7 @@ def test_a_system_that_gives_no_process_is_told_of(code: int, monkeypatch: pytes
         starter.rest()
         assert len(os.listdir("/proc/self/fd")) == before
         worker = started(starter)
-        worker.end()
+        end(worker)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -411,11 +412,13 @@ def test_a_consumer_that_waits_reads_results_itself_and_the_dispatcher_does_whil
         time.sleep(0.01)
         return (x,)
 
-    source = bu.ArrayDataSource([np.arange(100)]).map(slow)
+    source = bu.ArrayDataSource([np.arange(100)], repeats=-1).map(slow)
     with bu.WorkerProcessPool(1) as pool:
         iterator = pool.parallel_data_source(source, batch_buffer_size=5).batch_iterator(1)
-        for _ in range(10):
+        for _ in range(5000):  # sooner or later this thread waits for a batch
             next(iterator)
+            if threading.get_ident() in readers:
+                break
         assert threading.get_ident() in readers
         wait_until(lambda: iterator.stats()["buffered"] >= 4)
         readers.clear()
@@ -436,14 +439,19 @@ def test_a_pool_that_is_closed_by_the_collector_in_mid_read_ends(monkeypatch: py
             receive(self, worker, frames)
 
         monkeypatch.setattr(Dispatcher, "_receive", closing)
-        naps = pool.work_stream((time.sleep, (0.001,)) for _ in range(1000))
+        naps = pool.work_stream((time.sleep, (0.001,)) for _ in itertools.count())
         with pytest.raises(bu.PoolClosed):
-            list(naps.retrieve_iter())  # until this thread is the one that reads
+            for _ in naps.retrieve_iter():  # until this thread is the one that reads
+                pass
 
 
-def test_a_fork_does_not_read_what_workers_send_to_its_parent() -> None:
+def test_a_fork_does_not_read_what_workers_send_to_its_parent(tmp_path: Path) -> None:
+    def held_up(file: Path) -> None:
+        while not file.exists():
+            time.sleep(0.005)
+
     with bu.WorkerProcessPool(1) as pool:
-        future = pool.submit((time.sleep, (0.3,), {}))
+        future = pool.submit((held_up, (tmp_path / "go",), {}))
         child = os.fork()
         if child == 0:
             try:
@@ -452,4 +460,5 @@ def test_a_fork_does_not_read_what_workers_send_to_its_parent() -> None:
                 os._exit(7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        (tmp_path / "go").touch()
         assert future.result() is None

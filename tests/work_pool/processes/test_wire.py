@@ -130,7 +130,7 @@ def test_a_full_socket_is_waited_for_until_all_is_written(wire: Wire, worker: Wo
     while worker.handle.watched:
         assert wire.wait(60) == {worker.handle: False}
         assert wire.read(worker.handle, False) == ([], False)
-    thread.join(60)
+    thread.join(120)
     assert [frame.kind for frame in given] == [Kind.NUMBER, Kind.TASK]
     assert wire.wait(0) == {}
 

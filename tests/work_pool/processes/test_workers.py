@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.work_pool.processes import workers
+from batchup_ng.work_pool.processes import fork_server, workers
 from batchup_ng.work_pool.processes.fork_server import ServerLauncher
 from tests.messages import warns
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
@@ -21,7 +21,8 @@ from tests.work_pool.processes.serialization_helpers import ended, one, wait_unt
 
 def test_results_arrive_while_a_worker_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCHUP_NG_TESTS_OF_STARTS", "yes")  # a server of its own
-    with bu.WorkerProcessPool(2, start_method="forkserver") as pool:
+    monkeypatch.setattr(fork_server, "ANSWER_TIMEOUT", 0.1)
+    with bu.WorkerProcessPool(2, start_method="forkserver", start_timeout=1800.0) as pool:
         one(pool, os.getpid)
         first, second = pool._dispatcher.pids()
         starter = pool._dispatcher.workers.launcher
@@ -29,13 +30,13 @@ def test_results_arrive_while_a_worker_cannot_be_replaced(monkeypatch: pytest.Mo
         os.kill(starter._server._process.pid, signal.SIGSTOP)
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: ended(first))
-        # The server answers nothing: a minute passes until it is given up. The other worker goes on.
+        # The server answers nothing: half an hour passes until it is given up. The other worker goes on.
         iterator = pool.parallel_data_source(bu.ArrayDataSource([np.arange(100)])).batch_iterator(1)
         assert [int(x[0]) for (x,) in iterator] == list(range(100))
         began = time.monotonic()
-    # The worker ends at once, the server is killed after a second; it could have been waited for during a minute.
-    assert time.monotonic() - began < 40
-    assert ended(second)
+    # The worker ends at once, the server is killed after a second; it could have been waited for during half an hour.
+    assert time.monotonic() - began < 600
+    wait_until(lambda: ended(second))
 
 
 def test_a_replacement_is_served_while_others_are_started() -> None:
@@ -48,7 +49,7 @@ def test_a_replacement_is_served_while_others_are_started() -> None:
         def slow() -> Any:
             if next(starts) == 1:
                 held.set()
-                go_on.wait(60)
+                go_on.wait(600)
             return start()
 
         launcher.start = slow  # type: ignore[method-assign]
