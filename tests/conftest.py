@@ -26,7 +26,7 @@ from tests.left import Left, end_fsspec, end_zarr, left_since
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
     os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds in which what a test used must be gone; it is gone at once, unless the machine is busy."""
 
 # A busy machine is no fault; the tests of these limits set their own.

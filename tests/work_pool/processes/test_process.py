@@ -253,9 +253,7 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
 
 
 @pytest.mark.parametrize("act", ["suspend", "kill"])
-def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(
-    act: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as one:
         worker = started(one)
         unfit = server_of(one)

@@ -19,6 +19,8 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 STORE = 160 << 20
 """Bytes of the object store of a node."""
+PATIENCE = 300.0
+"""Seconds in which a node must have come up, on a machine that may be busy."""
 
 _addresses = itertools.count(int(os.environ.get("BATCHUP_NG_NODE", "2")))
 
@@ -29,6 +31,8 @@ def settings() -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(ROOT),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DISABLE_IMPORT_WARNING": "1",
         "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3",
+        # A busy machine is no fault: nodes answer, and workers come up, when they get to it.
+        "RAY_health_check_timeout_ms": "30000", "RAY_worker_register_timeout_seconds": "600",
         "RAY_timeout_ms_task_wait_for_death_info": "50",  # a second, which each death costs otherwise
     }  # fmt: skip
 
@@ -37,7 +41,34 @@ def add_node(cluster: Any, cpus: int = 6, **options: Any) -> Any:
     """Add a node with so many CPUs."""
     address = f"127.0.0.{next(_addresses)}"
     options = {"object_store_memory": STORE, "include_dashboard": False, **options}
-    return cluster.add_node(num_cpus=cpus, node_ip_address=address, **options)
+    with _patient():
+        made = cluster.add_node(wait=False, num_cpus=cpus, node_ip_address=address, **options)
+        cluster._wait_for_node(made, timeout=PATIENCE)
+    return made
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    """Have Ray look for a node that it has started for longer than its 30 seconds."""
+    from ray._private import services
+
+    get_node = services.get_node
+
+    def patiently(*which: Any, **more: Any) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return get_node(*which, **more)
+            except RuntimeError:  # it has not registered yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    services.get_node = patiently
+    try:
+        yield
+    finally:
+        services.get_node = get_node
 
 
 def remove_node(cluster: Any, node: Any, kill: bool = False) -> None:
@@ -68,7 +99,7 @@ def started(pool: Any) -> Any:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 2, cpus: int = 7) -> Iterator[Any]:
+def cluster(nodes: int = 2, cpus: int = 8) -> Iterator[Any]:
     """Give a cluster with so many nodes beside its head, which has no CPU to give; the program is connected to it."""
     import ray
     from ray.cluster_utils import Cluster
