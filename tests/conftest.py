@@ -32,6 +32,7 @@ PATIENCE = 240.0
 # A busy machine is no fault; the tests of these limits set their own.
 prefetch_buffer.STALL_SECONDS = 3600.0
 fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker ended, which messages tell
+fork_server.SERVER_TIMEOUT = 60.0  # until a pool that is closed in its start kills the server of all
 serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
 
 MOST_REASONS = 20

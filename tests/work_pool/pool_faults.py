@@ -103,7 +103,7 @@ class PoolFaultsContract(ABC):
             batches = [x.tolist() for (x,) in iterator]
         expected = [[row for row in range(k, min(k + 7, N)) if row not in bad] for k in range(0, N, 7)]
         assert batches == [rows for rows in expected if rows]
-        assert len(warned) == 1
+        assert sum(each.category is SampleWarning for each in warned) == 1  # the collector may warn of others' files
         assert [(error.row, error.position, error.batch, error.epoch) for error in iterator.errors] == [
             (row, row, row // 7, 0) for row in bad
         ]

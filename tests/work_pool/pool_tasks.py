@@ -159,7 +159,10 @@ class FailsAtFirst:
 
 
 def time_is_up(mark: Path) -> None:
-    """Say that the task of this thread hangs: to a pool of threads by its future, else by a file beside `mark`."""
+    """Say that the task of this thread hangs: to a pool of threads by its future, else by a file beside `mark`.
+
+    The tests have ``time_limits.py`` see to it that no other task is late.
+    """
     future = getattr(current, "future", None)
     if future is None:
         Path(f"{mark}.{os.getpid()}").touch()

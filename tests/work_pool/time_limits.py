@@ -14,7 +14,7 @@ from batchup_ng.work_pool.processes.schedule import Schedule
 
 
 def stop_the_clock_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass for pools of threads. A task is late once it says so by :func:`.pool_tasks.time_is_up`."""
+    """Let no time pass for pools of threads. A task is late once it says that its future is due."""
     monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 

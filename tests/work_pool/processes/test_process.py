@@ -226,7 +226,10 @@ def test_threads_that_start_pools_at_once_get_one_server() -> None:
     assert len(set(servers)) == 1
 
 
-def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_from_theirs() -> None:
+def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_from_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fork_server, "SERVER_TIMEOUT", 1.0)
     with starting("forkserver") as other:
         worker = started(other)
         with starting("forkserver") as starter:
