@@ -32,7 +32,7 @@ def settings() -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DISABLE_IMPORT_WARNING": "1",
         "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3",
         # A busy machine is no fault: nodes answer, and workers come up, when they get to it.
-        "RAY_health_check_timeout_ms": "30000", "RAY_worker_register_timeout_seconds": "600",
+        "RAY_health_check_timeout_ms": "30000", "RAY_worker_register_timeout_seconds": "240",
         "RAY_gcs_server_port_wait_time_s": "300",
         "RAY_timeout_ms_task_wait_for_death_info": "50",  # a second, which each death costs otherwise
     }  # fmt: skip
