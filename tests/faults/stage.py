@@ -32,11 +32,11 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARK = "BATCHUP_NG_STAGE"
 RESULT = "BATCHUP_NG_RESULT"
 
-LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 60.0))
+LIMIT = float(os.environ.get("BATCHUP_NG_STAGE_LIMIT", 240.0))
 """Seconds that a program may take, and then, anew, until nothing is left of it: a hang is a failure, never a retry.
 
-The goal is 30 s, and that nothing is left after one. On a machine that is busy everything takes several times as
-long, so a limit tells a program that hangs from one that ends, and nothing else.
+The goal is 30 s, and that nothing is left after one. On a machine that is busy everything takes ten times as long, so a
+limit tells a program that hangs from one that ends, and nothing else.
 """
 
 
@@ -200,8 +200,11 @@ class Stage:
     def wait_for(self, line: str, seconds: float = LIMIT, times: int = 1) -> None:
         """Wait until it has written `line`, so many times."""
         deadline = time.monotonic() + seconds
-        while self.out.splitlines().count(line) < times:
-            if self.process.poll() is not None:
+        while True:
+            ended = self.process.poll() is not None  # before the look: it may say so and end between the two
+            if self.out.splitlines().count(line) >= times:
+                return
+            if ended:
                 self.fail(f"ended with {self.process.returncode} and never said {line!r}")
             if time.monotonic() > deadline:
                 self.dump_stacks()
@@ -216,7 +219,7 @@ class Stage:
             for number in (signal.SIGCONT, signal.SIGABRT):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
-            deadline = time.monotonic() + 1
+            deadline = time.monotonic() + 30
             while pid in self.processes() and time.monotonic() < deadline:
                 time.sleep(0.01)
 
@@ -270,7 +273,7 @@ def _found(mark: str, leader: int) -> Iterator[tuple[int, str]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                command = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                command = Path("/proc", name, "cmdline").read_bytes()[:200].replace(b"\0", b" ").decode(errors="replace")
                 if command and (
                     needle in Path("/proc", name, "environ").read_bytes() or os.getsid(int(name)) == leader
                 ):

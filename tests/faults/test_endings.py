@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -74,7 +75,8 @@ def strike(stage: Stage, number: int, aim: str, rng: random.Random) -> None:
     for pause in [0.0, rng.random() * 0.05][: 2 if aim == "twice" else 1]:
         time.sleep(pause)
         if stage.process.poll() is None:
-            send(stage.process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and its host has not yet said so
+                send(stage.process.pid, number)
 
 
 def at_moment(kind: str, moment: str, rng: random.Random) -> Stage:
