@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,17 +33,27 @@ def interrupted(act: Callable[[], object], after: float, to_all: bool) -> bool:
             signal.pthread_kill(main, signal.SIGINT)
 
     sender = threading.Thread(target=send)
-    came = False
+    came = dropped = False
+
+    def note(told: Any) -> None:
+        nonlocal dropped
+        if told.exc_type is KeyboardInterrupt:
+            dropped = True  # in a finalizer, out of which Python lets no exception: it says so, and the loop goes on
+        else:
+            sys.__unraisablehook__(told)
+
+    sys.unraisablehook = note
     try:
         sender.start()
         act()
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not dropped:
             time.sleep(0.0005)
     except KeyboardInterrupt:
         came = True
     sender.join()
-    return came
+    sys.unraisablehook = sys.__unraisablehook__
+    return came or dropped
 
 
 def walk(pool: Any, size: str, epoch: int, kept: list[Any]) -> None:

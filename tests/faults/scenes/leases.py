@@ -158,12 +158,11 @@ def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:
 
     On a busy machine it may never be free when the other thread looks, so the consumer does it too, now and then.
     """
-    over, poisoned = threading.Event(), 0
+    over, poisoned = threading.Event(), list[int]()  # each thread adds to a list: of two sums one may be lost
 
     def keep_poisoning() -> None:
-        nonlocal poisoned
         while not over.is_set():
-            poisoned += poison(found)
+            poisoned.append(poison(found))
             over.wait(0.0005)
 
     with make_pool(kind) as pool:
@@ -176,7 +175,7 @@ def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:
             for number, (rows, payload, _) in enumerate(parallel.batch_iterator(BATCH, shuffle=SHUFFLE)):
                 if number % 50 == 49:
                     held.clear()
-                    poisoned += poison(found)
+                    poisoned.append(poison(found))
                 held.append((rows, payload))
                 assert np.array_equal(payload, payload_of(rows, WIDTH)), "a batch arrived wrong"
                 rows, payload = held[0]
@@ -185,7 +184,7 @@ def poisoned_all_the_time(kind: str, batches: int) -> dict[str, int]:
         finally:
             over.set()
             thread.join()
-    return {"poisoned": poisoned, "lenders": len(found)}
+    return {"poisoned": sum(poisoned), "lenders": len(found)}
 
 
 # -- arrays of other libraries over a batch ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import re
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import batchup_ng as bu
 from batchup_ng.work_pool import prefetch_buffer
 
 from ..accounting import BATCH, BATCHES, SHUFFLE, balance, make_pool, planned_rows, source, whole
-from ..hunting import send
+from ..hunting import send, wait_for
 from ..mischief import AtRows, Several, who_was_there
 
 POSITION = 200
@@ -66,7 +67,7 @@ def stall_seconds(seconds: float) -> Iterator[None]:
 
 def warned_of(kind: str, act: str) -> dict[str, Any]:
     """F19: without a timeout a warning tells which rows keep the consumer waiting, once; then the loop is left."""
-    row, told = stuck_row(), []
+    row, told, ends = stuck_row(), list[str](), list[threading.Thread]()
     with tempfile.TemporaryDirectory() as folder, make_pool(kind) as pool, stall_seconds(0.25):
         # The first who reads the row is stuck; when the warning has come it is killed, which others then survive.
         parallel = pool.parallel_data_source(source(fault=AtRows([row], act, folder)), 4)
@@ -74,9 +75,14 @@ def warned_of(kind: str, act: str) -> dict[str, Any]:
 
         def show(message: Any, category: type, *_: Any) -> None:
             rows = re.findall(r"\d+", str(message).partition("rows [")[2].partition("]")[0])
-            if str(row) not in rows or (pid := who_was_there(folder, row)) is None:
+            if str(row) not in rows:
                 return  # on a machine that is busy the consumer may have waited for other batches too
             told.append(f"{category.__name__}: {message}")
+            ends.append(threading.Thread(target=end_it))  # on such a machine the row may not have been begun
+            ends[-1].start()
+
+        def end_it() -> None:
+            pid = wait_for(lambda: who_was_there(folder, row), "the worker to be in the batch")
             send(pid, signal.SIGCONT)
             send(pid, signal.SIGKILL)
 
@@ -84,6 +90,8 @@ def warned_of(kind: str, act: str) -> dict[str, Any]:
             warnings.simplefilter("always")
             warnings.showwarning = show  # type: ignore[assignment]
             batches = balance(iterator)
+        for thread in ends:
+            thread.join()
     return {"told": told, "stuck": row, "batches": batches}
 
 
