@@ -16,10 +16,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from batchup_ng.work_pool import prefetch_buffer
+
 from ..left import Left, left_since
 
 PATIENCE = 120.0
 """Seconds within which what a scene used must be gone; it is gone at once, unless the machine is busy."""
+
+
+prefetch_buffer.STALL_SECONDS = 3600.0  # a busy machine is no fault; the scenes of the warning set their own
 
 
 def main(name: str, arguments: str, *may_leave: str) -> int:

@@ -49,7 +49,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 40.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     """Return what `condition` returns once it is true; an AssertionError naming `what` if it is not in time."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -19,16 +19,17 @@ def test_m2_whatever_is_done_to_a_pool_its_epochs_are_right(seed: int, extent: E
 
 def test_m4_results_go_through_threads_without_loss(seed: int, extent: Extent) -> None:
     each = extent.times(1_000, 50_000)
-    found = play(threads.handed_through, limit=250, consumers=4, each=each, seed=seed)
+    found = play(threads.handed_through, limit=400, consumers=4, each=each, seed=seed)
     assert found["handed"] == 4 * each
     assert_kept_up(found, steps=4 * 4 * each)  # begin, set_result, wait, result
-    # The goal is 100 ms. Measured: 9 ms and 11 ms, p99.9 2 ms and 3 ms, while others used both cores.
-    assert found["longest"] <= 10.0, found
+    # The goal is 100 ms. Measured: 9 ms and 11 ms, p99.9 2 ms and 3 ms, while others used both cores. A wakeup
+    # that is missed ends the test at a limit, or the wait at some deadline, which is later than this.
+    assert found["longest"] <= 25.0, found
 
 
 def test_m4_loops_broken_off_while_threads_are_switched_harm_no_other(seed: int, extent: Extent) -> None:
     times = extent.times(20, 1000)
-    found = play(threads.broken_off_all_the_time, limit=250, times=times, seed=seed)
+    found = play(threads.broken_off_all_the_time, limit=400, times=times, seed=seed)
     assert found["times"] == times
     assert_kept_up(found, steps=30 * 4 * times)  # thirty batches on average
 

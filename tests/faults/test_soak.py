@@ -8,7 +8,7 @@ import pytest
 
 from .settings import PARALLEL, Extent, kinds
 from .soak import judge, soak
-from .stage import play
+from .stage import LIMIT, play
 
 
 @pytest.mark.parametrize("kind", kinds(pools=PARALLEL))
@@ -21,7 +21,7 @@ def test_soak(kind: str, seed: int, extent: Extent) -> None:
         "stops": extent.thorough,
         "pause": 0.5 if extent.thorough else 0.05,
     }
-    figures = play(soak, limit=seconds + 60, alone=extent.thorough, **setting)
+    figures = play(soak, limit=seconds + LIMIT, alone=extent.thorough, **setting)
     print(json.dumps(figures, indent=2))
     assert figures["batches"] > 0
     assert figures["kills"] > 0 or kind == "threads"

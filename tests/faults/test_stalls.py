@@ -11,7 +11,8 @@ from .scenes import hangs, stalls
 from .settings import PARALLEL, Extent, kinds, quick
 from .stage import play, start
 
-TIMEOUT = 1.5
+TIMEOUT = 6.0
+"""Seconds that a sample may take. One that is well takes a millisecond, or seconds on a machine that is busy."""
 
 STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
 """What a process can be stuck in. A thread can be in ``sleep`` and ``busy`` so that others still run."""

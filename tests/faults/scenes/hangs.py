@@ -59,7 +59,7 @@ def hangs_in_start(kind: str) -> str:
 def hangs_in_replacement(kind: str) -> str:
     """F20: all workers die, and what is to take their place hangs: the server of ``forkserver``, each new worker."""
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(make_pool(kind, start_timeout=10.0))  # which is also enough on a busy machine
+        pool = stack.enter_context(make_pool(kind, start_timeout=30.0))  # which is also enough on a busy machine
         whole(pool)
         pids = all_workers(kind, 2)
         if kind == "forkserver":
@@ -130,5 +130,5 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         # What has to be killed is gone with close itself, not some time later; but when the server is killed as well
         # the ends of its workers are not reported.
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: not left(), "their end", 20.0 if server_too else 0.0)
+            wait_for(lambda: not left(), "their end", 120.0 if server_too else 0.0)
         return left()

@@ -148,7 +148,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.epochs.clear()
         del self.pool, self.epochs
         gc.collect()
-        left = left_since(self.before, 20.0)
+        left = left_since(self.before, 120.0)
         assert not left, left
 
 

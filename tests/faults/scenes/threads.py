@@ -107,7 +107,7 @@ def handed_through(consumers: int, each: int, seed: int) -> dict[str, Any]:
         assert stream.retrieve() is None
 
     with switching(), KeptUp(seed) as kept_up, bu.WorkerThreadPool(3) as pool:
-        in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 200.0)  # type: ignore[misc]
+        in_threads([lambda f=k * each: consume(f, pool) for k in range(consumers)], 300.0)  # type: ignore[misc]
     late.sort()
     return {"handed": len(late), "longest": late[-1], "p99.9": late[int(len(late) * 0.999)], **kept_up.counts()}
 
