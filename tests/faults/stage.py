@@ -273,7 +273,8 @@ def _found(mark: str, leader: int) -> Iterator[tuple[int, str]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                command = Path("/proc", name, "cmdline").read_bytes()[:200].replace(b"\0", b" ").decode(errors="replace")
+                words = Path("/proc", name, "cmdline").read_bytes()[:200]
+                command = words.replace(b"\0", b" ").decode(errors="replace")
                 if command and (
                     needle in Path("/proc", name, "environ").read_bytes() or os.getsid(int(name)) == leader
                 ):

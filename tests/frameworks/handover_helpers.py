@@ -1,7 +1,10 @@
-"""What the tests of handing over share: an iterator ahead of its loop, and batches as they come."""
+"""What the tests of handing over share: an iterator ahead of its loop, batches as they come, a port."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,17 @@ def ahead(batches: Any, convert: Any = lambda batch: batch, **options: Any) -> A
 
 def numbers(batches: Any) -> list[int]:
     return [int(x[0]) for (x,) in batches]
+
+
+def port_for_later() -> int:
+    """Return a port of this machine that is free, for a process that is yet to start.
+
+    It is none of those that the system hands out: one of them may be another program's when it is to be used.
+    """
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("localhost", port)):
+            return port
+    raise OSError("no port is free")
 
 
 class AsNumPy(FrameworkContract):

@@ -24,6 +24,7 @@ from batchup_ng.frameworks import ahead as module
 from batchup_ng.frameworks.ahead import AheadIterator
 from batchup_ng.frameworks.handover import handed_over
 from tests.messages import raises
+from tests.work_pool.processes.serialization_helpers import wait_until
 
 from .handover_helpers import SOURCE, AsNumPy, ahead, numbers
 
@@ -72,13 +73,20 @@ def test_where_the_thread_works(
 ) -> None:
     monkeypatch.setattr(module, "QUICK_SECONDS", quick_seconds)
     names = set()
+    made: list[Any] = []  # the iterator of the pool's batches
 
     def convert(batch: Any) -> Any:
+        if pool == "threads" and not names:
+            wait_until(made[0].buffered)  # another batch is made, so that the thread can help
         names.add(threading.current_thread().name)
         return batch
 
+    def view(iterator: Any) -> Any:
+        made.append(iterator)
+        return AheadIterator(iterator, convert, always=False)
+
     with bu.Loader(SOURCE, 4, pool=pool) as loader:
-        assert numbers(ahead(loader, convert, always=False)) == list(range(0, 40, 4))
+        assert numbers(handed_over(loader, view)) == list(range(0, 40, 4))
     assert names == expected
 
 
@@ -86,19 +94,22 @@ def test_a_batch_that_the_loop_is_done_with_is_freed_by_the_thread() -> None:
     """TensorFlow and JAX let others have the interpreter's lock meanwhile, for which the loop would wait."""
     freed: list[str] = []
     some = threading.Semaphore(0)
+    taken = 0
 
     class Batch:
         def __del__(self) -> None:
             freed.append(threading.current_thread().name)
             some.release()
 
-    with ahead(Batch() for _ in range(9)) as iterator:
-        for _ in iterator:
-            pass
-        del _
-        for _ in range(6):
-            assert some.acquire(timeout=60)
-    assert freed[:6] == ["handover"] * 6
+    with ahead(Batch() for _ in range(99)) as iterator:  # not to its end, where the thread ends and frees no more
+        for batch in iterator:  # the loop holds it, as a training does
+            taken += 1
+            if taken > 2:  # the last batch but one goes to the thread
+                assert some.acquire(timeout=120)
+            if taken == 8:
+                break
+        assert freed == ["handover"] * 6
+        del batch
 
 
 def test_the_length_and_the_state_count_what_was_handed_out() -> None:
@@ -178,7 +189,7 @@ second.wait()
 def test_a_program_ends_when_its_thread_has_converted_a_batch() -> None:
     """A thread that Python ends in the middle of compiled code, such as that of JAX, aborts the program."""
     command, root = [sys.executable, "-c", LEFT_OPEN], Path(bu.__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "converted\n", "")
 
 

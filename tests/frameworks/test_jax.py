@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -20,6 +19,7 @@ from batchup_ng.memory.leases import BufferPool
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
+from tests.frameworks.handover_helpers import port_for_later
 from tests.frameworks.poison import BATCH_SIZE, ROWS, kept_late, numbered_rows, poisoned_leases
 from tests.messages import raises
 
@@ -219,17 +219,16 @@ def program(text: str, *arguments: object, **environment: str) -> subprocess.Pop
 
 def test_over_several_devices() -> None:
     process = program(EIGHT_DEVICES, XLA_FLAGS="--xla_force_host_platform_device_count=8")
-    told, errors = process.communicate(timeout=120)
+    told, errors = process.communicate(timeout=400)
     assert process.returncode == 0, errors
     assert "array of shape (4, 16384)" in told
     assert "pass drop_last=True" in told
 
 
 def test_over_several_processes() -> None:
-    with socket.create_server(("localhost", 0)) as server:
-        port = server.getsockname()[1]
+    port = port_for_later()
     processes = [program(TWO_PROCESSES, rank, port) for rank in range(2)]
-    told = [process.communicate(timeout=120) for process in processes]
+    told = [process.communicate(timeout=400) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], told
 
 
@@ -245,7 +244,7 @@ IMPORTS = """
 
 def test_the_module_imports_no_other_framework_and_tells_how_to_install_its_own() -> None:
     process = program(IMPORTS)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=400)
     assert errors.endswith("ImportError: batchup_ng.frameworks.jax needs JAX: pip install 'batchup_ng[jax]'\n"), errors
 
 

@@ -25,7 +25,7 @@ def test_what_the_page_shows_of_a_framework_runs(framework: str, tmp_path: Path)
     (block,) = [code for code in SHOWN.findall(PAGE.read_text(encoding="utf-8")) if f".{framework} import" in code]
     environment = dict(os.environ, PYTHONPATH=str(PAGE.parents[1]), KERAS_HOME=str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250
+        [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr

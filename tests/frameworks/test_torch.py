@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import warnings
@@ -21,6 +20,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
+from tests.frameworks.handover_helpers import port_for_later
 from tests.frameworks.poison import BATCH_SIZE, WIDTH, kept_late, numbered_rows, poisoned_leases
 from tests.messages import raises, warns
 
@@ -298,7 +298,7 @@ def of_two_processes(program: str, *arguments: str, **environment: str) -> list[
             mine = {name: value.format(rank=rank) for name, value in environment.items()}
             with_rank = [each.format(rank=rank) for each in command]
             programs.append(subprocess.Popen(with_rank, stdout=subprocess.PIPE, env={**plain, **mine}))
-        return [json.loads(program.communicate(timeout=240)[0].splitlines()[-1]) for program in programs]
+        return [json.loads(program.communicate(timeout=400)[0].splitlines()[-1]) for program in programs]
     finally:
         for program in programs:
             program.kill()
@@ -377,11 +377,8 @@ def test_trainers_of_two_processes_share_out_the_data_or_say_what_to_do(
 ) -> None:
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     of_torchrun = {"RANK": "{rank}", "LOCAL_RANK": "{rank}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "a test"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port_for_later()), "TORCHELASTIC_RUN_ID": "a test"}
     compiled = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
     found = of_two_processes(
         "trainer_rank.py", library, **of_torchrun, **meeting, **compiled, GROUP_RANK="0", ACCELERATE_USE_CPU="1"

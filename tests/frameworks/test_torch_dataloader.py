@@ -725,8 +725,8 @@ def test_a_batch_that_kills_workers_is_named() -> None:
 
 def test_a_batch_that_takes_too_long_is_named() -> None:
     ending = threading.Event()
-    slow = Samples(lambda index: ending.wait(60) if index == 5 else index)
-    with from_dataloader(data.DataLoader(slow, 2, timeout=0.2, num_workers=1), pool="threads") as ours:
+    slow = Samples(lambda index: ending.wait(600) if index == 5 else index)
+    with from_dataloader(data.DataLoader(slow, 2, timeout=5.0, num_workers=1), pool="threads") as ours:
         batches = iter(ours)
         assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
         with raises(TimeoutError):

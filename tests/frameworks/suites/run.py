@@ -17,7 +17,7 @@ import pytest
 from tests.extent import THOROUGH
 
 ROOT = Path(__file__).parents[3]
-MINUTES = 100 if THOROUGH else 4.5
+MINUTES = 100 if THOROUGH else 14.0
 
 
 def run_suite(suite: str, home: Path, needs: list[str], **environment: str) -> None:
