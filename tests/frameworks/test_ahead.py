@@ -102,7 +102,7 @@ def test_a_batch_that_the_loop_is_done_with_is_freed_by_the_thread() -> None:
             some.release()
 
     with ahead(Batch() for _ in range(99)) as iterator:  # not to its end, where the thread ends and frees no more
-        for batch in iterator:  # the loop holds it, as a training does
+        for batch in iterator:  # noqa: B007  # the loop holds it, as a training does
             taken += 1
             if taken > 2:  # the last batch but one goes to the thread
                 assert some.acquire(timeout=120)

@@ -6,7 +6,7 @@ import gc
 import pickle
 import random
 import sys
-import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchup_ng.memory.leases import ALIGNMENT, FRESH, SMALLEST_LEASE, BufferPool, size_class
+from tests.threads import in_threads
 
 BIG = SMALLEST_LEASE * 2
 BYTES = np.dtype(np.uint8)
@@ -98,9 +99,15 @@ def test_no_python_code_runs_when_a_lease_ends() -> None:
     pool = BufferPool()
     held = [pool.empty((BIG,), BYTES), pool.empty((BIG,), BYTES)]
     calls: list[str] = []
-    sys.setprofile(lambda frame, event, _: calls.append(f"{event} {frame.f_code.co_name}") if event == "call" else None)
-    held.clear()
-    sys.setprofile(None)
+    gc.disable()  # of its runs it tells what others have asked for, such as Hypothesis
+    try:
+        sys.setprofile(
+            lambda frame, event, _: calls.append(f"{event} {frame.f_code.co_name}") if event == "call" else None
+        )
+        held.clear()
+        sys.setprofile(None)
+    finally:
+        gc.enable()
     assert calls == []
     assert pool.free_bytes() == 2 * size_class(BIG)
 
@@ -135,9 +142,5 @@ def test_threads_may_lend_and_give_back_at_once() -> None:
                 if not (old[:8] == seed).all():
                     damaged.append(turn)
 
-    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads([partial(use, seed) for seed in range(4)])
     assert not damaged

@@ -104,10 +104,10 @@ def test_a_state_that_another_thread_takes_is_whole(kind: str) -> None:
             try:
                 for number, _ in enumerate(iterator):
                     # The other thread has its turn, however busy the machine is.
-                    assert number % 20 or taken.acquire(timeout=60)
+                    assert number % 20 or taken.acquire(timeout=240)
             finally:
                 done.set()
-                watcher.join(60)
+                watcher.join(240)
         for state in states[:: max(1, len(states) // 20)]:
             assert state["counts"][0] == state["samples"] == 10 * state["batches"]
             with made.batch_iterator(10, 5, state=state) as rest:

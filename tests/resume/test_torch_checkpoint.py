@@ -104,7 +104,7 @@ def torchrun(processes: int, program: Path, *arguments: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True,
     )  # fmt: skip
     try:
-        out, _ = done.communicate(timeout=250)
+        out, _ = done.communicate(timeout=800)
     except subprocess.TimeoutExpired:
         os.killpg(done.pid, signal.SIGKILL)
         raise
