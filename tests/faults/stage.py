@@ -239,9 +239,10 @@ class Stage:
         return found
 
     def _left_now(self) -> dict[str, list[str]]:
+        walk = os.walk(self.scratch)  # which passes over what goes meanwhile
         found = {
             "processes": [f"{pid} {command}" for pid, command in self.processes().items()],
-            "temporary files": sorted(str(path) for path in self.scratch.rglob("*")),
+            "temporary files": sorted(f"{path}/{name}" for path, folders, files in walk for name in folders + files),
         }
         return {kind: items for kind, items in found.items() if items}
 

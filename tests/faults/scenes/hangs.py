@@ -16,7 +16,7 @@ from batchup_ng.work_pool.processes import fork_server, workers
 
 from ..accounting import BATCH, SHUFFLE, make_pool, planned_rows, source, whole
 from ..hunting import all_workers, send, stop, wait_for
-from ..mischief import AtRows
+from ..mischief import AtRows, who_was_there
 from ..tree import orphaned, state_of
 from .stalls import POSITION
 
@@ -113,10 +113,13 @@ def hangs_in_close(kind: str, act: str, server_too: bool, patience: float) -> di
         iterator = parallel.batch_iterator(BATCH, shuffle=SHUFFLE)
         for _ in range(POSITION // BATCH):
             next(iterator)
-        stuck = [Path(folder, str(row)) for row in rows]
-        wait_for(lambda: sum(path.exists() for path in stuck) == 2, "both workers to be stuck")
+
+        def stuck() -> list[int]:
+            return sorted(pid for row in rows if (pid := who_was_there(folder, row)) is not None)
+
+        wait_for(lambda: len(stuck()) == 2, "both workers to be stuck")
         pids = all_workers(kind, 2)
-        assert sorted(int(path.read_text()) for path in stuck if path.exists()) == pids
+        assert stuck() == pids
         if server_too:
             (server,) = psutil.Process().children()
             stop(server.pid)

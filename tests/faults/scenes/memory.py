@@ -128,7 +128,8 @@ AHEAD = 8
 def over_epochs(kind: str, times: int) -> list[tuple[float, float, int]]:
     """Return, after each of so many epochs, the bytes of memory, those of it that are shared, and the descriptors.
 
-    In each epoch all that may be ahead is ahead at some time, so that none needs more than another.
+    In each epoch all that may be ahead is ahead at some time, while the consumer has more than it does in its loop, so
+    that none needs more than another.
     """
     found = []
     with make_pool(kind) as pool:
@@ -137,9 +138,11 @@ def over_epochs(kind: str, times: int) -> list[tuple[float, float, int]]:
             both_ready(pool)
         for epoch in range(times):
             with parallel.batch_iterator(16, shuffle=SHUFFLE, epoch=epoch) as iterator:
-                rows = [next(iterator)[0]]
+                batches = [next(iterator) for _ in range(3)]
                 # The one that the consumer has counts as one of them, but while the first tells how large they are.
                 wait_for(lambda: iterator.stats()["buffered"] >= AHEAD - 1, "batches to be ahead")  # at once
+                rows = [batch[0] for batch in batches]
+                batches.clear()
                 rows += [rows for rows, _, _ in iterator]
             assert sorted(np.concatenate(rows)) == list(range(ROWS))
             gc.collect()
