@@ -127,7 +127,8 @@ class Partial:
     def _open(self) -> None:
         """Make the folder, and lock it. A process that ends may remove it in between."""
         try:
-            self.folder.mkdir(exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # mkdir(exist_ok=True) fails if it goes before it is looked at
+                self.folder.mkdir()
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             if self.target.parent.is_dir():

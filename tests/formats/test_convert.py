@@ -64,7 +64,7 @@ def run_alone(*lines: str, of: Path) -> None:
     """Run a program that reads what was written, with a library that leaves threads and files open."""
     command = [sys.executable, "-W", "ignore", "-c", "\n".join(lines), str(of)]
     done = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=200, check=False
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stderr
 
@@ -253,7 +253,7 @@ def test_an_lmdb_where_addresses_are_limited(tmp_path: Path, n: int) -> None:
     pytest.importorskip("lmdb")
     pytest.importorskip("msgpack")
     command = [sys.executable, "-W", "ignore", "-c", LIMITED, str(tmp_path / "x.lmdb"), str(n)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr
     if n < 20:
         assert len(bu.LmdbRows(tmp_path / "x.lmdb", "pyxis")) == n
