@@ -113,10 +113,10 @@ def test_an_accessor_alone_is_read_as_in_a_source(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with raises((ArgumentError, ArgumentTypeError)):
         bu.Loader(**{"data": [X], "batch_size": 4, **options})
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # one of another library may have ended
 
 
 def test_a_source_that_has_a_pool_is_refused(pools: list[AbstractWorkerPool]) -> None:
@@ -139,7 +139,7 @@ def test_the_buffer_is_full_across_the_seam() -> None:
         for _ in range(7):
             next(iterator)
         for _ in range(9):  # two more than this epoch has, which is not at its end
-            assert made.acquire(timeout=60)
+            assert made.acquire(timeout=600)
 
 
 def test_len_and_epoch(loader: bu.Loader) -> None:

@@ -1,6 +1,5 @@
 """Work is shared with idle threads of a pool, and done when it returns."""
 
-import functools
 import threading
 import time
 
@@ -14,6 +13,10 @@ from batchup_ng.work_pool.task import Submission, current
 from tests.messages import raises
 
 
+PATIENCE = 600
+"""Seconds that one thread waits for another at most; it comes at once, unless the machine is busy."""
+
+
 class Slow:
     """An accessor whose rows two threads must read together."""
 
@@ -21,7 +24,7 @@ class Slow:
 
     def __init__(self, n, parties=2):
         self.shape = (n,)
-        self.together = threading.Barrier(parties, timeout=60)
+        self.together = threading.Barrier(parties, timeout=PATIENCE)
 
     def __len__(self):
         return self.shape[0]
@@ -109,7 +112,7 @@ def test_those_that_have_not_begun_are_let_be():
 
     def keep():
         busy.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
 
     class Alone(Slow):
         def read_into(self, rows, out):
@@ -117,7 +120,7 @@ def test_those_that_have_not_begun_are_let_be():
 
     with bu.WorkerThreadPool(2) as pool:
         stream = pool.work_stream(iter([(keep,)]))
-        assert busy.wait(60)
+        assert busy.wait(PATIENCE)
         batches = pool.parallel_data_source(bu.ArrayDataSource([Alone(8)])).batch_iterator(8)
         assert next(batches)[0].tolist() == list(range(8))
         go_on.set()
@@ -129,7 +132,7 @@ def test_a_thread_that_helps_for_too_long_is_given_up_and_replaced():
 
     class Stuck(Slow):
         def read_into(self, rows, out):
-            spread(lambda place: release.wait(60), len(rows))
+            spread(lambda place: release.wait(PATIENCE), len(rows))
 
     with bu.WorkerThreadPool(2) as pool:
         source = bu.ArrayDataSource([Stuck(2)])
@@ -156,11 +159,11 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
 
     def keep():
         busy.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
 
     with bu.WorkerThreadPool(1) as pool:
         first = pool.submit((keep, (), {}))
-        assert busy.wait(60)
+        assert busy.wait(PATIENCE)
         pool._workers._waiting = Interrupted()
         second = pool.submit((len, ("abc",), {}))
         monkeypatch.setattr(current, "future", first, raising=False)  # as in a task
@@ -175,14 +178,10 @@ def test_tasks_may_be_queued_while_those_that_wait_are_counted(monkeypatch):
 
 
 class TogetherInAProcess(Slow):
-    """As `Slow`, for worker processes, each of which has a barrier of its own."""
+    """As `Slow`, for worker processes, each of which has a barrier of its own, made before a thread asks for it."""
 
-    def __init__(self, n):
-        self.shape = (n,)
-
-    @functools.cached_property
-    def together(self):
-        return threading.Barrier(2, timeout=60)
+    def __reduce__(self):
+        return TogetherInAProcess, (len(self),)
 
 
 def test_threads_of_a_worker_process_take_part():

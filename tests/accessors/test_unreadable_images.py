@@ -121,7 +121,7 @@ def test_a_refused_picture_takes_no_memory(tmp_path, suffix):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     kilobytes, by_our_rule = ran.stdout.split()
     assert by_our_rule == "True"

@@ -20,8 +20,8 @@ from typing import Any
 
 import batchup_ng as bu
 
-SECONDS = 20
-"""Seconds after which a child that still reads is ended by SIGALRM."""
+SECONDS = 120
+"""Seconds after which a child that still reads is ended by SIGALRM. It reads for milliseconds, on a busy machine longer."""
 
 BYTES = (0, 1, 127, 255, *b"019[]{}ab")
 """Bytes that lengths, offsets and metadata are likely to be damaged by."""

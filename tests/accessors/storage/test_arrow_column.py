@@ -305,7 +305,7 @@ for compression in ("uncompressed", "lz4", "zstd"):
 def test_what_polars_writes_is_read(tmp_path: Path) -> None:
     if importlib.util.find_spec("polars") is None:
         pytest.skip("needs polars")
-    subprocess.run([sys.executable, "-c", POLARS, tmp_path], timeout=120, check=True)  # which keeps things open
+    subprocess.run([sys.executable, "-c", POLARS, tmp_path], timeout=600, check=True)  # which keeps things open
     paths = sorted(tmp_path.iterdir())
     assert len(paths) == 4
     for path in paths:

@@ -31,6 +31,9 @@ NBYTES = 300
 
 FOREVER = 1e6
 
+LONGEST = 7200
+"""Seconds after which a child ends by itself: the limit of a test at full length, at the end of which it is killed."""
+
 
 def decode(number: int, memory: np.ndarray) -> None:
     memory[...] = number % 251
@@ -78,7 +81,7 @@ def forked(act: Callable[[], Any]) -> Iterator[int]:
     pid = os.fork()
     if pid == 0:
         try:
-            signal.alarm(120)
+            signal.alarm(LONGEST)
             act()
         except BaseException:
             traceback.print_exc()
@@ -342,7 +345,10 @@ def test_a_process_that_hangs_as_it_decodes_is_waited_for_a_while_only(
         check(cache, [2, 3])
 
 
-def test_what_another_process_is_decoding_is_waited_for(pipe: tuple[int, int]) -> None:
+def test_what_another_process_is_decoding_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", FOREVER)  # the other may not get a CPU for seconds
     cache = ChunkCache(4 * NBYTES)
     go_on, told = os.pipe()
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.accessors.storage import chunks
+from batchup_ng.accessors.storage import chunk_cache, chunks
 from batchup_ng.accessors.storage.chunks import EvenChunks
 from batchup_ng.testing.accessors import Made
 from tests.extent import quick
@@ -48,6 +48,14 @@ class Chunked(EvenChunks):
         numbers = np.frombuffer(log.read_bytes(), np.int64)
         log.unlink()
         return Counter(numbers.tolist())
+
+
+class Patient(Chunked):
+    """As `Chunked`, in worker processes that wait for each other for as long as a busy machine keeps one waiting."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        chunk_cache.CHUNK_WAIT_SECONDS = 3600.0
 
 
 def saved(folder: Path, n: int, row: tuple[int, ...] = (2,)) -> tuple[Path, np.ndarray]:
@@ -106,8 +114,9 @@ def test_a_pass_in_blocks_decodes_each_chunk_once_whichever_worker_needs_it(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ORDER_CACHE_BYTES", 16 * 128)
+    monkeypatch.setattr(chunk_cache, "CHUNK_WAIT_SECONDS", 3600.0)  # here, as `Patient` sets it in the workers
     path, array = saved(tmp_path, 16 * 20 + 5)
-    rows = Chunked(path, 16, cache=16 * 128)
+    rows = Patient(path, 16, cache=16 * 128)
     assert rows.natural_window == 8
     source = bu.ArrayDataSource([rows], include_indices=True)
     with bu.WorkerProcessPool(workers) as pool:
