@@ -101,6 +101,12 @@ def end_fsspec() -> None:
     if asyn is None or asyn.loop[0] is None:
         return
     loop, thread = asyn.loop[0], asyn.iothread[0]
+
+    async def idle() -> None:  # a thread of a pool waits for ever for what it asked of a loop that was stopped
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=60)
+
+    asyncio.run_coroutine_threadsafe(idle(), loop).result()
     ends = [fs._session.close() for fs in remote._kept.values() if getattr(fs, "_session", None)]
     for end in [*ends, loop.shutdown_default_executor()]:
         asyncio.run_coroutine_threadsafe(end, loop).result()

@@ -12,7 +12,6 @@ from batchup_ng.work_pool.fair_queue import FairQueue
 from batchup_ng.work_pool.task import Submission, current
 from tests.messages import raises
 
-
 PATIENCE = 600
 """Seconds that one thread waits for another at most; it comes at once, unless the machine is busy."""
 

@@ -21,7 +21,7 @@ from typing import Any
 import batchup_ng as bu
 
 SECONDS = 120
-"""Seconds after which a child that still reads is ended by SIGALRM. It reads for milliseconds, on a busy machine longer."""
+"""Seconds after which a child that still reads is ended by SIGALRM; it reads for milliseconds on an idle machine."""
 
 BYTES = (0, 1, 127, 255, *b"019[]{}ab")
 """Bytes that lengths, offsets and metadata are likely to be damaged by."""

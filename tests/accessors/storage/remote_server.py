@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 Fault: TypeAlias = "Callable[[Handler, bytes], bool | None]"
 """What is done instead of an answer, given what would be answered; it returns True if that is to be sent after all."""
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 """Seconds that a request waits for others at most."""
 
 

@@ -31,9 +31,11 @@ ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Look at files each time, try again at once, keep indices in a folder of the test's."""
+    """Look at files each time, try again at once, keep indices in a folder of the test's; wait for a busy machine."""
     monkeypatch.setattr(remote, "LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "RETRY_SECONDS", 3600.0)
+    monkeypatch.setattr(remote, "SILENCE_SECONDS", 250.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
 
