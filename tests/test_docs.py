@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ import pytest
 import batchup_ng
 from batchup_ng import testing
 from tests.extent import quick
+from tests.short_folder import short_folder
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
@@ -30,6 +30,8 @@ NEEDS = {
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
 }  # fmt: skip
 QUICK = ("quickstart",)
+LONGEST = 7000
+"""Seconds after which a program is ended; the time limit of a test is shorter, and depends on its length."""
 MARK = "-- next block --"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -62,11 +64,11 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
     paths = [str(DOCS.parent), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONWARNINGS="default")
     # Keras, Ray and torch leave files in TMPDIR, whose name is short enough for the sockets of PyTorch and Ray in it.
-    with tempfile.TemporaryDirectory(prefix="") as folder:
-        environment |= {"TMPDIR": folder, "KERAS_HOME": str(tmp_path / "keras"), "RAY_USAGE_STATS_ENABLED": "0"}
+    with short_folder() as folder:
+        environment |= {"TMPDIR": str(folder), "KERAS_HOME": str(tmp_path / "keras"), "RAY_USAGE_STATS_ENABLED": "0"}
         command = [sys.executable, str(script)]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -146,7 +148,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Any:
     html = tmp_path_factory.mktemp("docs")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(html / "trees")]
     done = subprocess.run(
-        [*command, str(DOCS), str(html / "html")], capture_output=True, text=True, timeout=600, check=False
+        [*command, str(DOCS), str(html / "html")], capture_output=True, text=True, timeout=LONGEST, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return _read_inventory(html / "html" / "objects.inv")

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.extent import quick
+from tests.short_folder import short_folder
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
@@ -82,38 +82,38 @@ def run_example(path: Path, folder: Path, **variables: str) -> subprocess.Comple
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parents[1]), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, str(path)]
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=7000, check=False
     )
 
 
 @pytest.fixture
-def short_folder() -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     """Give a folder whose name is short enough for the sockets of PyTorch and Ray in it."""
-    with tempfile.TemporaryDirectory(prefix="") as folder:
-        yield Path(folder)
+    with short_folder() as made:
+        yield made
 
 
 @pytest.mark.parametrize(
     "path", quick([path for path in EXAMPLES if path.stem not in LONG], EXAMPLES), ids=lambda path: path.stem
 )
-def test_an_example_prints_its_result(path: Path, short_folder: Path) -> None:
+def test_an_example_prints_its_result(path: Path, folder: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
     if absent:
         pytest.skip(f"examples/{path.name} needs {', '.join(absent)}; install the extra 'examples'")
-    done = run_example(path, short_folder)
+    done = run_example(path, folder)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(LAST_LINE[path.stem], done.stdout.strip().splitlines()[-1]), done.stdout
     assert "Traceback" not in done.stderr, done.stderr
-    assert [left.name for left in short_folder.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
+    assert [left.name for left in folder.iterdir() if not left.name.startswith(OTHERS_LEAVE)] == []
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
-def test_the_example_of_keras_on_other_backends(backend: str, short_folder: Path) -> None:
+def test_the_example_of_keras_on_other_backends(backend: str, folder: Path) -> None:
     if absent := [library for library in ("keras", backend) if find_spec(library) is None]:
         pytest.skip(f"{', '.join(absent)} not installed")
     (path,) = (path for path in EXAMPLES if path.stem == "keras_digits")
-    done = run_example(path, short_folder, KERAS_BACKEND=backend)
+    done = run_example(path, folder, KERAS_BACKEND=backend)
     last = done.stdout.strip().splitlines()[-1:]
     assert last, done.stderr
     assert re.fullmatch(LAST_LINE["keras_digits"].replace(".+", f".+ on {backend}"), last[0]), done.stdout

@@ -157,7 +157,7 @@ def test_importing_the_package_imports_nothing_optional_and_starts_nothing() -> 
         "import sys, threading, batchup_ng; "
         f"print([m for m in {OPTIONAL!r} if m in sys.modules], threading.active_count())"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=600, capture_output=True, text=True)
     assert done.stdout.split("\n")[0] == "[] 1"
 
 

@@ -305,6 +305,6 @@ def test_s9_an_epoch_opens_no_connection_runs_no_other_program_and_writes_no_fil
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", AUDITED, str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False, env=environment,
+        capture_output=True, text=True, timeout=800, check=False, env=environment,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr

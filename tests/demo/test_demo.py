@@ -30,7 +30,7 @@ def command_line(folder: Path, *words: str) -> dict[str, object]:
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
-    return subprocess.run(**command_line(folder, *words), capture_output=True, timeout=250, check=False)  # type: ignore[call-overload]
+    return subprocess.run(**command_line(folder, *words), capture_output=True, timeout=800, check=False)  # type: ignore[call-overload]
 
 
 @pytest.fixture
@@ -133,13 +133,13 @@ def test_ctrl_c_leaves_no_folder(pool: str, tmp_path: Path) -> None:
             assert process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group, the workers too
         try:
-            _, errors = process.communicate(timeout=100)
+            _, errors = process.communicate(timeout=600)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)  # it says where it stands; leaving the block would wait for it for ever
             _, errors = process.communicate(timeout=30)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            pytest.fail(f"still running 100 s after an interrupt:\n{errors}")
+            pytest.fail(f"still running 600 s after an interrupt:\n{errors}")
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "batchup_ng: stopped"
     assert "Traceback" not in errors

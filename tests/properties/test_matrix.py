@@ -235,7 +235,7 @@ def gone_on(folder: Path) -> list[list[int]]:
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

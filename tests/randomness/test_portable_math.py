@@ -44,7 +44,7 @@ def test_draws_and_orders_are_the_same_without_the_instructions_of_this_processo
         pytest.skip("NumPy has no code here for processors with more instructions")
     environment = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(optional)}
     program = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(program, check=True, timeout=60, capture_output=True, text=True, env=environment)
+    done = subprocess.run(program, check=True, timeout=600, capture_output=True, text=True, env=environment)
     exec(PROGRAM, {})
     assert capsys.readouterr().out == done.stdout
 
