@@ -24,7 +24,7 @@ def to_unit_range(rows, images, labels):
 
 def train(folder, n_batches):
     """Train for `n_batches` batches, or to the end of the epoch, in each process that torchrun starts."""
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=60))
+    distributed.init_process_group("gloo", timeout=timedelta(minutes=10))
     rank, world = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(SEED)  # the same first weights everywhere
     network, checkpoint, state, seen = torch.nn.Linear(64, 10), folder / "checkpoint.pt", None, []

@@ -24,3 +24,4 @@ def short_folder(patience: float = 120.0) -> Iterator[Path]:
         until = time.monotonic() + patience
         while os.path.exists(folder):
             shutil.rmtree(folder, ignore_errors=time.monotonic() < until)
+            time.sleep(0.01)
