@@ -111,7 +111,7 @@ class AccessorContract(ABC):
 
     def test_several_threads_may_read_at_once(self, made: Made) -> None:
         accessor, expected = made
-        start = threading.Barrier(4, timeout=60)
+        start = threading.Barrier(4, timeout=600)
         orders = [np.roll(np.arange(len(expected)), turn) for turn in range(8)]
 
         def read(thread: int) -> list[Any]:

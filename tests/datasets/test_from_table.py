@@ -238,9 +238,18 @@ def test_f21_workers_share_the_texts(in_full: bool) -> None:
 
     def epoch(pool: bu.WorkerProcessPool, n: int) -> dict[int, int]:
         texts = [f"{row:0200}" for row in range(n)]
-        source = pool.parallel_data_source(unchecked({"path": texts, "text": texts}, columns=["text"], images=Numbers))
-        assert sum(len(column) for _, column in source.batch_iterator(1000)) == n
-        return dict(pool.work_stream((private, ()) for _ in range(16)).retrieve_iter())
+        source = pool.parallel_data_source(unchecked({"path": texts, "text": texts}, columns=["text"], images=Pids))
+        made: set[int] = set()
+        told: dict[int, int] = {}
+        while len(made) < 2:  # one worker may make all batches while the other gets no CPU
+            rows = 0
+            for pids, column in source.batch_iterator(min(1000, n // 20)):
+                made.update(pids.tolist())
+                rows += len(column)
+            assert rows == n
+        while len(told) < 2:
+            told |= dict(pool.work_stream((private, ()) for _ in range(16)).retrieve_iter())
+        return told
 
     n = 1_000_000 if in_full else 50_000
     with bu.WorkerProcessPool(2) as pool:
@@ -248,8 +257,8 @@ def test_f21_workers_share_the_texts(in_full: bool) -> None:
     assert max(after[pid] - before[pid] for pid in before.keys() & after.keys()) < 100 * n
 
 
-class Numbers:
-    """An accessor that reads nothing: of each row its number."""
+class Pids:
+    """An accessor that reads nothing: of each row the process that was to read it."""
 
     def __init__(self, paths: Any) -> None:
         self.paths = paths
@@ -258,7 +267,7 @@ class Numbers:
         return len(self.paths)
 
     def __getitem__(self, rows: Any) -> Any:
-        return np.arange(len(self))[rows]
+        return np.full_like(np.arange(len(self))[rows], os.getpid())
 
 
 # -- what is wrong -----------------------------------------------------------------------------------------------

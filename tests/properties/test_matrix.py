@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -170,6 +171,13 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
         np.testing.assert_array_equal(got[:n], np.concatenate([batch[column] for batch in left]), strict=True)
 
 
+def running_workers(pool: Any) -> list[int]:
+    """Return the pids of the workers, at least one: there are fewer as long as one that was killed is not replaced."""
+    while not (pids := pool._dispatcher.pids()):
+        time.sleep(0.01)
+    return list(pids)
+
+
 @pytest.mark.parametrize(
     ("workers", "buffer", "world"),
     quick([(2, 7, 3)], list(itertools.product(WORKERS, BUFFERS, WORLDS))),
@@ -183,7 +191,7 @@ def test_a_killed_worker_changes_nothing(
         kills = {5 * workers + world, 25, 49}
         for round_ in range(BATCHES // world):
             if round_ in kills:
-                running = pool._dispatcher.pids()  # fewer, as long as one that was killed is not replaced
+                running = running_workers(pool)
                 with contextlib.suppress(ProcessLookupError):  # it has just ended, and nobody has noticed yet
                     os.kill(running[round_ % len(running)], signal.SIGKILL)
                 state = json.loads(json.dumps(ranks[0].state_dict()))
@@ -206,7 +214,7 @@ def test_a_new_process_goes_on_after_each_batch(case: str, tmp_path: Path, in_fu
         iterator = source.batch_iterator(SIZE, SEED, epoch=EPOCH)
         while True:
             if case == "kill" and len(states) % 50 == 20:
-                os.kill(pool._dispatcher.pids()[0], signal.SIGKILL)
+                os.kill(running_workers(pool)[0], signal.SIGKILL)
             states.append(iterator.state_dict())
             batch = next(iterator, None)
             if batch is None:
