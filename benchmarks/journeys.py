@@ -6,10 +6,13 @@ thread of the loop. A change of module is a call in another module than the call
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,16 +65,34 @@ def images(folder: Path, n: int = 130) -> bu.ArrayDataSource:
     return bu.ArrayDataSource([bu.ImageFiles(paths, size=(16, 16)), np.arange(n)])
 
 
+@contextlib.contextmanager
+def standing_still(pids: list[int]) -> Iterator[None]:
+    """Stop processes for a while. Otherwise a walk would depend on when they answer."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
 def begun(source: Any, shuffle: Any) -> tuple[Walk, Walk]:
-    """Return the walks of the first ``iter`` of a loader, by a pool that runs already, and of a later ``next``."""
+    """Return the walks of the first ``iter`` of a loader, by a pool that runs already, and of a later ``next``.
+
+    The worker answers nothing during the one, and has made the batch before the other.
+    """
     with bu.WorkerProcessPool(1) as pool:
         for _ in pool.parallel_data_source(source).batch_iterator(16):
             pass
         with bu.Loader(source, 16, shuffle=shuffle, pool=pool) as loader:
             found: list[Any] = []
-            first = walked(lambda: found.append(iter(loader)))
+            with standing_still(pool._dispatcher.pids()):
+                first = walked(lambda: found.append(iter(loader)))
             for _ in range(3):
                 next(found[0])
+            while not loader.stats()["buffered"]:  # a wait is the longer, the later the worker answers
+                time.sleep(0.001)
             return first, walked(lambda: next(found[0]))
 
 

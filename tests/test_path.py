@@ -127,8 +127,8 @@ def test_the_modules_of_a_batch_in_a_worker() -> None:
 
 
 JOURNEYS = {"iter": (41, 133), "a later next": (18, 70), "the first next after": (39, 155)}
-"""Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a profiler,
-and the workers answer ``iter`` at other moments each time."""
+"""Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a
+profiler."""
 
 
 def test_journeys_do_not_get_longer(tmp_path: Path) -> None:
