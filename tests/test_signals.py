@@ -112,7 +112,7 @@ def test_threads_that_start_processes_never_take_an_interrupt(kind: str, monkeyp
 
     for launcher in START_METHODS.values():
         monkeypatch.setattr(launcher, "start", functools.partialmethod(noted, launcher.start))
-    with bu.WorkerProcessPool(1, start_method=kind) as pool:
+    with bu.WorkerProcessPool(1, start_method=kind, start_timeout=600) as pool:
         # Where a worker ignores it instead, for programs that a user's function starts inherit what is blocked.
         assert signal.SIGINT not in pool.work_stream(iter([(own_mask, ())])).retrieve()
         with pytest.raises(bu.WorkerDied):

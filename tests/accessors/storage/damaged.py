@@ -20,7 +20,7 @@ from typing import Any
 
 import batchup_ng as bu
 
-SECONDS = 120
+SECONDS = 60
 """Seconds after which a child that still reads is ended by SIGALRM; it reads for milliseconds on an idle machine."""
 
 BYTES = (0, 1, 127, 255, *b"019[]{}ab")
@@ -41,7 +41,7 @@ def damaged(folder: Path, tries: int, modules: str, code: str) -> tuple[int, lis
     """
     command = [sys.executable, "-W", "ignore", "-m", __name__, str(folder), str(tries), modules, code]
     root = Path(bu.__file__).parents[1]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=7000, check=False, cwd=root)
     assert done.returncode == 0, done.stderr[-3000:]
     read, crashed = json.loads(done.stdout)
     return read, crashed
