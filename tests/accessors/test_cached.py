@@ -170,6 +170,7 @@ def shared_memory():
 
 
 def test_the_memory_goes_with_the_last_reference(tmp_path):
+    gc.collect()  # of what other tests left, which would go meanwhile
     before = shared_memory(), len(os.listdir("/proc/self/fd"))
     rows = bu.Cached(Counting(tmp_path / "log", 64, (1 << 12,)))
     rows[:]
