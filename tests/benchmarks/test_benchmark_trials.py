@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import subprocess
@@ -132,6 +133,7 @@ def test_a_child_in_a_session_of_its_own_is_in_the_tree() -> None:
 def test_pages_of_a_private_mapping_are_private_and_those_of_a_shared_one_are_not() -> None:
     size = 20_000_000
     content = b"x" * size  # before anything is counted, for the allocator may keep what it had
+    gc.collect()  # of what other tests left, which would go meanwhile
     before = private_bytes(os.getpid())
     with mmap.mmap(-1, size, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS) as shared:
         shared[:] = content

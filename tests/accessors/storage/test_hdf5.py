@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 from pathlib import Path
@@ -217,6 +218,7 @@ def test_a_close_by_another_thread_in_mid_reading_costs_no_row(tmp_path: Path, m
 def test_rows_that_are_never_decoded_take_no_memory_for_chunks(tmp_path: Path) -> None:
     array = np.arange(1 << 19)  # so many that they are not kept whole
     for options, holds in (({}, False), ({"chunks": (1000,), "compression": "gzip"}, True)):
+        gc.collect()  # of what other tests left, which would go meanwhile
         before = bu.memory()["decoded chunks"]
         rows = bu.Hdf5Rows(written(tmp_path / "x.h5", array, **options), "x")
         pickle.dumps(rows)  # as for a worker
