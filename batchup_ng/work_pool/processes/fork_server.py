@@ -45,8 +45,8 @@ REQUEST = struct.Struct("<IIQ")
 """Request to it: the number of descriptors sent along, of tasks that the worker runs at once, and of bytes that it may
 hold, 0 for any; or 0 and its pid."""
 
-ANSWER_TIMEOUT = 0.1
-"""Seconds that the server may take to report the exit of a worker."""
+ANSWER_TIMEOUT = 2.0
+"""Seconds that the server may take to report the exit of a worker. Where memory has run out, the machine is busy."""
 
 SERVER_TIMEOUT = 1.0
 """Seconds that a closing pool gives the server to answer another thread, if other pools use the server."""
