@@ -99,7 +99,8 @@ class ByteBound(Holder):
 
     def __str__(self) -> str:
         nbytes = self.buffer_bytes or 0
-        return f"{self.size} batches or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
+        batches = "1 batch" if self.size == 1 else f"{self.size} batches"
+        return f"{batches} or {f'{nbytes / 1e6:.0f} MB' if nbytes >= 1_000_000 else f'{nbytes} bytes'}"
 
     def give_back(self, step: Step, nbytes: int) -> int:
         if step is Step.READ_AHEAD:

@@ -544,11 +544,14 @@ class TestThereAlready:
             name: found for name, found in contents(tmp_path).items() if not name.startswith("b.npy")
         }
 
-    def test_a_link_to_an_empty_folder_and_a_pipe_for_a_journal_are_refused(self, tmp_path: Path) -> None:
+    def test_a_link_to_a_folder_or_to_nothing_and_a_pipe_for_a_journal_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
-        (tmp_path / "x.npy.partial").symlink_to(tmp_path / "empty")
-        with raises(ArgumentError):
-            convert(FIXED["y"], tmp_path / "x.npy")
+        for name in ("empty", "nothing"):
+            (tmp_path / "x.npy.partial").symlink_to(tmp_path / name)
+            with raises(ArgumentError):
+                convert(FIXED["y"], tmp_path / "x.npy")
+            (tmp_path / "x.npy.partial").unlink()
+        assert not (tmp_path / "nothing").exists()
         (tmp_path / "y.npy.partial").mkdir()
         os.mkfifo(tmp_path / "y.npy.partial" / "journal.json")
         with raises(ArgumentError):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.epoch.iterator_views import MappedIterator
 from batchup_ng.errors import ArgumentTypeError
 from batchup_ng.frameworks.handover import converted, handed_over
 from tests.messages import raises
@@ -46,6 +47,27 @@ def test_a_source_that_a_pool_works_for_and_an_iterator() -> None:
         assert numbers(ahead(iter([(np.arange(3),)]))) == [0]
     with raises(ArgumentTypeError):
         handed_over(5, iter)
+
+
+class WithNamesOfItsOwn:
+    """An iterator of the user's with attributes that have other meanings in the library."""
+
+    progress, mark, ahead, flow_id, errors = 0.5, "x", 3, "y", 7
+
+    def __init__(self) -> None:
+        self._batches = iter([(np.arange(3),), (np.arange(2),)])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+
+def test_an_iterator_of_the_users_may_have_any_attributes() -> None:
+    assert [len(batch[0]) for batch in ahead(WithNamesOfItsOwn())] == [3, 2]
+    with pytest.raises(ZeroDivisionError):
+        list(MappedIterator(WithNamesOfItsOwn(), lambda batch: 1 / 0))
 
 
 def test_an_epoch_that_cannot_begin_is_not_the_end_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

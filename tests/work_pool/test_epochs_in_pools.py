@@ -224,7 +224,7 @@ def test_sources_of_prefetch_have_epochs(pools: list[AbstractWorkerPool]) -> Non
 def test_the_bound_is_told() -> None:
     with bu.SerialPool() as pool:
         source = pool.parallel_data_source(numbers(), 7, buffer_bytes=1000)
-        assert "at most 1 batches or 1000 bytes ahead" in repr(source)  # nothing is made ahead on its thread
+        assert "at most 1 batch or 1000 bytes ahead" in repr(source)  # nothing is made ahead on its thread
         assert " MB ahead, " in repr(pool.parallel_data_source(numbers()))
         prefetched = pool.prefetch(numbers(), 3, buffer_bytes=9)
         assert "a stream, at most 3 batches or 9 bytes ahead, by <Ser" in repr(prefetched)

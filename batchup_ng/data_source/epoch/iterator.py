@@ -18,8 +18,8 @@ from .prepared import Epoch
 from .runner import Runner
 from .state_file import read_state, write_state
 
-HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "fill", "mark", "progress", "state_at",
-         "start_seconds", "flow_id", "take_back", "torn", "untouched"}
+HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "epoch_progress", "fill", "flow_id", "mark",
+         "start_seconds", "state_at", "take_back", "torn", "untouched"}
 """Methods and attributes for the library, not for users."""
 
 BY_CONSUMER = ""
@@ -217,7 +217,7 @@ class BatchIterator(Iterator[Any]):
             raise StateError(
                 "an exception in one of several threads lost a batch of this epoch before the last; no state can say so"
             )
-        return self.state_at(self.progress())
+        return self.state_at(self.epoch_progress())
 
     @property
     def untouched(self) -> bool:
@@ -234,12 +234,12 @@ class BatchIterator(Iterator[Any]):
         """Number of the flow that its tasks belong to."""
         return self._runner.flow_id
 
-    def progress(self) -> tuple[Any, ...]:
+    def epoch_progress(self) -> tuple[Any, ...]:
         """Return the progress of the epoch. It is faster than a state, for iterators ahead of the consumer."""
         return (*self._accounting.counted(), self._runner.latest)
 
     def state_at(self, progress: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the result of :meth:`state_dict` at the time when :meth:`progress` returned `progress`."""
+        """Return the result of :meth:`state_dict` at the time when :meth:`epoch_progress` returned `progress`."""
         return self._epoch.state(*progress)
 
     def load_state_dict(self, state: Any) -> None:

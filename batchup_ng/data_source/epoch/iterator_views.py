@@ -29,7 +29,7 @@ class IteratorView(Iterator[Any]):
         self._iterator = iterator
         target = getattr(iterator, "_target", None)
         marked = iterator if target is None else target()
-        self._marked = marked if hasattr(marked, "mark") else None  # the library's iterator, which notes its progress
+        self._marked = marked if hasattr(marked, "take_back") else None  # an iterator of the library
         self._broken = ""  # the reason, if the iterator is not the library's
 
     def __next__(self) -> Any:
@@ -194,7 +194,7 @@ def reason(error: BaseException) -> str:
 
 def progress_of(iterator: Any) -> Any:
     """Return the progress of an iterator, or None if it has no states."""
-    progress = getattr(iterator, "progress", None)
+    progress = getattr(iterator, "epoch_progress", None)  # an iterator of the user's may have a `progress` of its own
     return None if progress is None else progress()
 
 

@@ -168,8 +168,9 @@ class ForkServer:
                 return None
             time.sleep(0.001)
         answer = None
-        if self._lock.acquire(timeout=ANSWER_TIMEOUT):  # the server may be forking another worker, and take long
-            answer = self._answer([], pid, ANSWER_TIMEOUT)
+        seconds = ANSWER_TIMEOUT / 20 if self.was_silent else ANSWER_TIMEOUT  # one long wait, not one for each worker
+        if self._lock.acquire(timeout=seconds):  # the server may be forking another worker, and take long
+            answer = self._answer([], pid, seconds)
             self._lock.release()
         self.was_silent = self.was_silent or answer is None  # it is silent or dead
         return EXIT_UNKNOWN if answer is None else answer[2]
