@@ -205,7 +205,8 @@ def test_an_exception_whose_traceback_python_cannot_write_is_named(odd: str) -> 
     assert type(made).__name__ == "BatchError[Odd]"
     assert str(made) == "no (row 3, position 5, epoch 1, batch 2)"
     assert "    raise error\n" in made.traceback
-    assert made.traceback.endswith("\nOdd: no\n")
+    # Python 3.13 writes such a traceback itself, and adds a line on what it could not get.
+    assert made.traceback.partition("    raise error\n")[2].splitlines()[0] in ("Odd: no", f"{__name__}.Odd: no")
 
 
 def test_a_long_text_is_cut_wherever_it_shows() -> None:
