@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import batch as nests
-from .. import validation
-from ..accessors.map_style import MapStyle
+from ..batch import as_batch
+from ..columns import column_names, picked
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.arrays import ArraysNode
 from ..graph.map import call
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
-from ..graph.rows import NO_USER_METHODS
 from .looking import read_in_order
 
 SAMPLES_READ_AT_ONCE = 256
@@ -34,14 +31,14 @@ def filtered(node: Node, predicate: Callable[..., Any], columns: Any = None) -> 
             f"to a pool before, or leave samples out in the function that makes the batches"
         )
     n = numbered_length("source", node)
-    names = None if columns is None else [columns] if np.ndim(columns) == 0 else list(columns)
-    narrow = None if names is None else _narrowed(node, names)
+    names = None if columns is None else column_names("columns", columns)
+    narrow = None if names is None else node.only(names)
     keep = np.zeros(n, dtype=bool)
     for start in range(0, n, SAMPLES_READ_AT_ONCE):
         positions = np.arange(start, min(start + SAMPLES_READ_AT_ONCE, n))
         batch = read_in_order(node if narrow is None else narrow, positions)
         if names is not None and narrow is None:
-            batch = _picked(batch, names)
+            batch = picked(as_batch(batch), names)
         kept = [_decided(predicate, sample) for sample in nests.samples_of(batch)]
         if len(kept) != len(positions):
             raise ArgumentError(
@@ -60,32 +57,3 @@ def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
         f"predicate {function_name(predicate)!r} must return True or False for one sample, not a "
         f"{type(answer).__name__}; it is called with the parts of a sample, as map_samples calls its function"
     )
-
-
-def _narrowed(node: Node, names: list[Any]) -> Node | None:
-    """Return a node that reads only some columns of `node`, or None if `node` must read all."""
-    if type(node) is SubsetNode:
-        part = _narrowed(node.source, names)
-        if part is None:
-            return None
-        narrow = copy.copy(node)  # with its rows and repeats
-        narrow.source = part
-        return narrow
-    if type(node) is not ArraysNode or node.include_indices or node.own != NO_USER_METHODS:
-        return None
-    if any(isinstance(array, MapStyle) for array in node.data):  # it may have several columns
-        return None
-    picked = _picked(node.columns, names)
-    if isinstance(picked, dict):
-        return ArraysNode(list(picked.values()), tuple(picked), node.sampler)
-    return ArraysNode(picked, None, node.sampler)
-
-
-def _picked(batch: Any, names: list[Any]) -> Any:
-    """Return some columns of a batch. Raise if it does not have them."""
-    if isinstance(batch, Mapping):
-        return {name: batch[validation.one_of("columns", name, batch)] for name in names}
-    for name in names:
-        if not -len(batch) <= validation.integer("columns", name) < len(batch):
-            raise ArgumentError(f"columns must be numbers of the {len(batch)} columns, from 0 on, not {name}")
-    return tuple([batch[name] for name in names])

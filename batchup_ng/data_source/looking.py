@@ -12,11 +12,14 @@ import numpy as np
 from .. import batch as nests
 from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import Node
+from ..graph.node import Node, numbered_length
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from .epoch.reading import MakeBatch
+
+VALUES_READ_AT_ONCE = 4096
+"""Number of values of a column to read together."""
 
 
 def length_of(node: Node) -> int:
@@ -54,6 +57,28 @@ def read_in_order(node: Node, positions: np.ndarray, path: tuple[int, ...] = ())
     key = key_in_order(positions)._replace(path=path)
     with globals_kept(key) if node.traits.runs_user_code else contextlib.nullcontext():
         return MakeBatch().read(node, node.rows_at(positions), key, FRESH)
+
+
+def column_values(name: str, node: Node, column: Any) -> np.ndarray:
+    """Return the values of one column of all samples, in the order of the unshuffled epoch: ``(n, ...)``.
+
+    `name` is the argument that named the column, for errors. Other columns are not read.
+
+    Raises:
+        ArgumentError: there is no such column, or it comes out of a map.
+    """
+    narrow, n = node.only([column]), numbered_length("source", node)
+    if narrow is None:
+        raise ArgumentError(
+            f"{name} must be a column that can be read alone, and a {node.name} makes its columns together; call this "
+            f"before the map, or pass the values as an array"
+        )
+    parts = [np.zeros(0)] if n == 0 else []
+    for start in range(0, n, VALUES_READ_AT_ONCE):
+        batch = nests.as_batch(read_in_order(narrow, np.arange(start, min(start + VALUES_READ_AT_ONCE, n))))
+        (values,) = nests.leaves(batch)
+        parts.append(np.asarray(values))
+    return np.concatenate(parts)
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:

@@ -19,6 +19,7 @@ from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
+from ..columns import place_in
 from ..display import array_words, listed, printable
 from ..memory.leases import FRESH, Buffers
 from ..memory.paging import file_name
@@ -46,6 +47,7 @@ class ArraysNode(RowsNode):
         sampler: The order of the rows.
         include_indices: Whether each batch begins with its row numbers.
         own: Methods of a user's class that go before those of the node.
+        numbers: The number of each column, which determines its random crops. Default: its place.
     """
 
     name = "ArrayDataSource"
@@ -57,11 +59,13 @@ class ArraysNode(RowsNode):
         sampler: AbstractSampler,
         include_indices: bool = False,
         own: UserMethods = NO_USER_METHODS,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         super().__init__(sampler, own)
         self.data = list(data)
         self.names = names
         self.include_indices = include_indices
+        self.numbers = tuple(range(len(self.data)) if numbers is None else numbers)
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
         self._runs_user_code = own != NO_USER_METHODS or not all(map(_is_plain, self.data))
         self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
@@ -75,11 +79,23 @@ class ArraysNode(RowsNode):
 
     def with_data(self, data: Sequence[Any]) -> ArraysNode:
         """Return this node over other columns of the same rows."""
-        return ArraysNode(data, self.names, self.sampler, self.include_indices)
+        return ArraysNode(data, self.names, self.sampler, self.include_indices, numbers=self.numbers)
+
+    def place_of(self, name: Any) -> int:
+        """Return the place of a column. Raise if there is none with this name or place."""
+        return place_in(self.columns, name)
+
+    def only(self, names: Sequence[Any]) -> ArraysNode | None:
+        if self.include_indices or self.own != NO_USER_METHODS or self._has_samples:  # one may have several columns
+            return None
+        places = [self.place_of(name) for name in names]
+        kept = None if self.names is None else tuple([self.names[place] for place in places])
+        numbers = [self.numbers[place] for place in places]
+        return ArraysNode([self.data[place] for place in places], kept, self.sampler, numbers=numbers)
 
     def owned(self, own: UserMethods) -> ArraysNode:
         """Return this node with the methods of a user's class. What is remembered of it stays shared."""
-        made = ArraysNode(self.data, self.names, self.sampler, self.include_indices, own)
+        made = ArraysNode(self.data, self.names, self.sampler, self.include_indices, own, self.numbers)
         made.name, made._notes = self.name, self._notes
         return made
 
@@ -130,7 +146,7 @@ class ArraysNode(RowsNode):
             return super().read_samples(rows, key, buffers)
         columns = [
             array.samples(rows) if isinstance(array, MapStyle) else gather(array, rows, FRESH, key.child(number))
-            for number, array in enumerate(self.data)
+            for number, array in zip(self.numbers, self.data, strict=True)
         ]
         if len(columns) == 1 and self.names is None:
             taken = list(columns[0])
@@ -148,7 +164,8 @@ class ArraysNode(RowsNode):
         if self._has_accessors:
             rows = read_only(rows)
         if self._draws:
-            parts = [gather(array, rows, buffers, key.child(number)) for number, array in enumerate(self.data)]
+            numbered = zip(self.numbers, self.data, strict=True)
+            parts = [gather(array, rows, buffers, key.child(number)) for number, array in numbered]
         else:
             parts = [gather(array, rows, buffers) for array in self.data]
         batch = tuple(parts) if self.names is None and not self._has_samples else self._batch(parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -203,6 +203,17 @@ class Node(Shown):
 
     def check_batch_size(self, batch_size: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if no batch has this size. A loader calls this first."""
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        """Return a node with the same samples that reads only some columns, or None if this node must read all.
+
+        Args:
+            names: The names of the columns, or their places, in the order of the result.
+
+        Raises:
+            ArgumentError: there is no such column.
+        """
+        return None
 
     # -- reading: in a worker --------------------------------------------------------------------------------------
 

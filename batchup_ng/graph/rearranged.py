@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
 from .composite import join, join_samples
-from .node import Node, joined_names, numbered_length
+from .node import Node, Notes, joined_names, numbered_length
 from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
 
 
@@ -64,6 +65,14 @@ class SubsetNode(_RearrangedNode):
         rows = [] if self.rows is None else array_fingerprint(self.rows)
         return [*super().described(), rows, self.source.fingerprint()]
 
+    def only(self, names: Sequence[Any]) -> SubsetNode | None:
+        part = self.source.only(names)
+        if part is None:
+            return None
+        made = copy.copy(self)  # with its rows and repeats
+        made.source, made._notes = part, Notes()
+        return made
+
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
 
@@ -93,6 +102,11 @@ class ConcatNode(_JoinedNode):
         self._bounds = np.cumsum([0, *lengths])
         n = int(self._bounds[-1])
         super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
+
+    def only(self, names: Sequence[Any]) -> ConcatNode | None:
+        parts = [source.only(names) for source in self.sources]
+        found = [part for part in parts if part is not None]
+        return ConcatNode(found, self.sampler) if len(found) == len(parts) else None
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)
