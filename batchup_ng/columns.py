@@ -1,16 +1,19 @@
 """Columns of a batch, chosen by name or place.
 
 A batch is a tuple of columns, which have places from 0, or a dict, whose columns have names. A negative place counts from
-the end.
+the end. The form of a batch has the place or the name of each column in place of its values: ``(0, 1)``, or
+``{"x": "x", "y": "y"}``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import validation
-from .errors import ArgumentError, ArgumentTypeError
+from .batch import lengths
+from .errors import ArgumentError, ArgumentTypeError, MapResultError
 
 
 def column_names(name: str, columns: Any) -> list[Any]:
@@ -29,24 +32,181 @@ def column_names(name: str, columns: Any) -> list[Any]:
     return listed
 
 
+def form_of(names: Iterable[str] | int) -> Any:
+    """Return the form of batches with these names, or with so many places."""
+    return tuple(range(names)) if isinstance(names, int) else {name: name for name in names}
+
+
 def place_in(batch: Any, column: Any) -> int:
-    """Return the place of a column in a batch. Raise :class:`~batchup_ng.errors.ArgumentError` if there is none."""
+    """Return the place of a column in a batch or a form. Raise if there is none."""
     if isinstance(batch, Mapping):
         names = list(batch)
+        if not isinstance(column, str):
+            raise ArgumentError(f"columns must be names here, for batches are dicts, not {column}; {_names(names)}")
         return names.index(validation.one_of("columns", column, names))
     if isinstance(column, str):
         raise ArgumentError(
-            f"columns must be places from 0 to {len(batch) - 1} here, for this batch is a tuple and its columns have no "
-            f"names, not {column!r}; a source over a dict of arrays has names"
+            f"columns must be places from 0 to {len(batch) - 1} here, for batches are tuples, not {column!r}; "
+            f"rename(...) gives columns names, as does ArrayDataSource({{'x': x, 'y': y}})"
         )
     if not -len(batch) <= column < len(batch):
         raise ArgumentError(f"columns must be places of the {len(batch)} columns, from 0 on, not {column}")
     return int(column) % len(batch)
 
 
-def picked(batch: Any, columns: Sequence[Any]) -> Any:
-    """Return a batch of some columns of `batch`, in this order."""
-    if isinstance(batch, Mapping):
-        names = list(batch)
-        return {names[place]: batch[names[place]] for place in [place_in(batch, column) for column in columns]}
-    return tuple([batch[place_in(batch, column)] for column in columns])
+def keys_in(batch: Any, columns: Iterable[Any]) -> list[Any]:
+    """Return the keys of some columns: names, or places that are not negative."""
+    keys = list(batch) if isinstance(batch, Mapping) else range(len(batch))
+    return [keys[place_in(batch, column)] for column in columns]
+
+
+def picked(batch: Any, columns: Iterable[Any]) -> Any:
+    """Return a batch, or a form, of some columns of `batch`, in this order."""
+    keys = keys_in(batch, columns)
+    return {key: batch[key] for key in keys} if isinstance(batch, Mapping) else tuple([batch[key] for key in keys])
+
+
+@dataclasses.dataclass(frozen=True)
+class MappedColumns:
+    """The columns that a map takes, and those that its results become."""
+
+    on: Sequence[Any]
+    out: Sequence[Any] | None = None
+
+    @classmethod
+    def checked(cls, on: Any, out: Any, form: Any) -> MappedColumns | None:
+        """Return the columns for ``on=`` and ``out=`` of a map of batches of this form, if it is known."""
+        if on is None:
+            if out is not None:
+                raise ArgumentError(f"out must be left out without on=, not {out!r}; pass on= with the columns to take")
+            return None
+        made = cls(column_names("on", on), None if out is None else column_names("out", out))
+        if form is not None:
+            made.form(form)  # raises for columns that do not exist
+        return made
+
+    def taken_from(self, batch: Any) -> tuple[Any, ...]:
+        """Return the columns that the function is called with."""
+        return tuple([batch[key] for key in keys_in(batch, self.on)])
+
+    def writable(self, batch: Any, own: Collection[Any]) -> Collection[Any]:
+        """Return the places, among the columns taken, of those in `own` that do not stay in the batch as they are."""
+        if not own:
+            return ()
+        replaced = set(own).intersection(self._targets(batch))
+        return [place for place, key in enumerate(keys_in(batch, self.on)) if key in replaced]
+
+    def form(self, form: Any) -> Any:
+        """Return the form of the results for batches of `form`."""
+        keys_in(form, self.on)
+        return self._joined(form, self._targets(form))
+
+    def changes(self, form: Any, keys: Sequence[Any]) -> bool:
+        """Return whether the results become one of the columns `keys`, for batches of `form`."""
+        return not set(keys).isdisjoint(self._targets(form))
+
+    def put_into(self, batch: Any, result: Any, name: str) -> Any:
+        """Return the batch with the result of the map `name` in its columns."""
+        targets = self._targets(batch)
+        if isinstance(result, Mapping):
+            if set(result) != set(targets):
+                raise MapResultError(
+                    f"map {name!r} returned the columns {_listed(result)}, and must return {_listed(targets)}; pass "
+                    f"out= with their names"
+                )
+            result = [result[key] for key in targets]
+        elif len(targets) == 1 and type(result) is not tuple:
+            result = [result]
+        if not isinstance(result, (tuple, list)) or len(result) != len(targets):
+            what = f"{len(result)} columns" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+            raise MapResultError(
+                f"map {name!r} returned {what}, and must return one for each of {_listed(targets)}; return a tuple of "
+                f"so many, or pass out= with other columns"
+            )
+        for key, column in zip(targets, result, strict=True):
+            if not lengths((column,)):
+                raise MapResultError(
+                    f"map {name!r} returned a {type(column).__name__} for the column {key!r}; let it return an array "
+                    f"with one row for each sample"
+                )
+        return self._joined(batch, targets, result)
+
+    def _targets(self, batch: Any) -> list[Any]:
+        """Return the keys of the columns of results. A new column is at the end."""
+        if self.out is None:
+            return keys_in(batch, self.on)
+        if isinstance(batch, Mapping):
+            if places := [column for column in self.out if not isinstance(column, str)]:
+                raise ArgumentError(f"out must be names here, for batches are dicts, not {places[0]}; {_names(batch)}")
+            return list(self.out)
+        targets: list[Any] = []
+        for column in self.out:
+            new = len(batch) + sum(target >= len(batch) for target in targets)
+            targets.append(new if column == new else place_in(batch, column))
+        return targets
+
+    def _joined(self, batch: Any, targets: Sequence[Any], values: Sequence[Any] | None = None) -> Any:
+        new = dict(zip(targets, targets if values is None else values, strict=True))
+        if isinstance(batch, Mapping):
+            return {**batch, **new}
+        return tuple([new.get(place, column) for place, column in enumerate(batch)]) + tuple(
+            [new[place] for place in sorted(new) if place >= len(batch)]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenColumns:
+    """The columns that stay in a batch, and their new names.
+
+    Attributes:
+        keep: The columns that stay, in this order; None for all that are not in `drop`.
+        drop: The columns to leave out.
+        names: New names of columns. Names for places make a dict of a tuple, and then each column needs one.
+    """
+
+    keep: Sequence[Any] | None = None
+    drop: Sequence[Any] = ()
+    names: Mapping[Any, str] = dataclasses.field(default_factory=dict)
+
+    def chosen(self, batch: Any) -> Any:
+        """Return the batch, or its form, of the columns that stay."""
+        if self.keep is not None:
+            return picked(batch, self.keep)
+        if self.drop:
+            left_out = set(keys_in(batch, self.drop))
+            keys = batch if isinstance(batch, Mapping) else range(len(batch))
+            kept = [key for key in keys if key not in left_out]
+            if not kept:
+                raise ArgumentError(f"columns must leave at least one of {_listed(keys)}, and drop leaves none")
+            return picked(batch, kept)
+        return self._renamed(batch)
+
+    def in_words(self) -> str:
+        """Return what is chosen: ``columns 'x', 'y'``, ``without 'x'``, ``'x' as 'y'``."""
+        if self.keep is not None:
+            return f"columns {_listed(self.keep)}"
+        if self.drop:
+            return f"without {_listed(self.drop)}"
+        return ", ".join(f"{old!r} as {new!r}" for old, new in self.names.items())
+
+    def _renamed(self, batch: Any) -> Any:
+        named = dict(zip(keys_in(batch, self.names), self.names.values(), strict=True))
+        keys = list(batch) if isinstance(batch, Mapping) else list(range(len(batch)))
+        if not isinstance(batch, Mapping) and len(named) < len(keys):
+            raise ArgumentError(
+                f"names must name each of the {len(keys)} columns of a tuple, not only {_listed(named)}; batches are "
+                f"then dicts"
+            )
+        new = [named.get(key, key) for key in keys]
+        if len(set(new)) < len(new):
+            twice = next(name for name in new if new.count(name) > 1)
+            raise ArgumentError(f"names must give each column another name, and two are {twice!r}; drop one before")
+        return {name: batch[key] for name, key in zip(new, keys, strict=True)}
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _names(names: Iterable[Any]) -> str:
+    return f"the columns are {_listed(names)}"

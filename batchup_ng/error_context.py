@@ -23,7 +23,6 @@ MAX_TEXT_CHARS = 1 << 16
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 _MAP = "__batchup_map__"
-_WRONG_CALL = "__batchup_wrong_call__"
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -38,22 +37,6 @@ def note_map(error: BaseException, name: str) -> None:
     """Note on `error` the name of the map that raised it."""
     with unless_of_signal_handler():
         BaseException.__setattr__(error, _MAP, name)
-
-
-def note_wrong_call(error: TypeError, fn: Callable[..., Any], args: Any, keywords: Any) -> None:
-    """Mark a ``TypeError`` of the call ``fn(*args, **keywords)`` if `fn` refuses these arguments."""
-    if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
-        return  # another error, or an error inside of `fn`
-    with contextlib.suppress(ValueError):  # `fn` has no signature
-        try:
-            inspect.signature(fn).bind(*args, **keywords)
-        except TypeError:
-            setattr(error, _WRONG_CALL, True)
-
-
-def is_wrong_call(error: BaseException) -> bool:
-    """Return whether a function was called with arguments that it refuses."""
-    return type(error) is TypeError and getattr(error, _WRONG_CALL, False) is True
 
 
 def map_of(error: BaseException) -> str | None:

@@ -36,6 +36,10 @@ class MapResultError(ArgumentError, ArgumentTypeError):
     """A map returned something other than a batch, or another number of samples; no sample is to blame for that."""
 
 
+class MapCallError(ArgumentTypeError):
+    """A map does not take the columns of the batch; no sample is to blame for that."""
+
+
 class StateError(BatchupError, ValueError):
     """A saved state cannot be resumed from: it is damaged, or belongs to another source, seed or version."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import validation
+from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
 
 
@@ -101,53 +102,52 @@ def pad_batch(
 class PadColumns:
     """A function that pads some columns of a batch, for ``source.map``; any pool takes it.
 
-    Lengths and mask of a column, if requested, come right after it. To pad columns in different ways, map one
-    ``PadColumns`` after the other.
+    Lengths and mask of a column, if requested, come right after it. In a dict they are ``"ids_lengths"`` and
+    ``"ids_mask"`` for the column ``"ids"``. To pad columns in different ways, map one ``PadColumns`` after the other.
 
     Args:
-        *columns: Numbers of arrays in the batch, from 0, or from -1 at the end.
+        *columns: Names of columns, or their places in a tuple, from 0, or from -1 at the end.
         **options: Options of :func:`pad_batch`, with its defaults.
 
     Raises:
-        ArgumentError: there are no columns, one is named twice, or options contradict each other.
-        ArgumentTypeError: a column is no whole number, an option does not exist, or an option is of the wrong kind.
+        ArgumentError: there are no columns, one is named twice, or options contradict each other; in a call: the batch
+            has no such column, or it has one with the name of a mask or lengths.
+        ArgumentTypeError: a column is neither name nor place, an option does not exist, or is of the wrong kind.
 
     >>> pad = PadColumns(0, padding_value=-1, return_lengths=True)
     >>> [column.tolist() for column in pad([np.array([7]), np.array([8, 9])], np.array([0, 1]))]
     [[[7, -1], [8, 9]], [1, 2], [0, 1]]
     """
 
-    def __init__(self, *columns: int, **options: Any) -> None:
-        self.columns = tuple([validation.integer(f"columns[{i}]", column) for i, column in enumerate(columns)])
-        if not columns or len(set(self.columns)) < len(columns):
-            raise ArgumentError(f"columns must be at least one column, each once, not {columns!r}; 0 is the first")
+    def __init__(self, *columns: int | str, **options: Any) -> None:
+        self.columns = tuple(column_names("columns", list(columns)))
         validation.no_unknown("PadColumns", options, pad_batch.__kwdefaults__ or {})
         pad_batch([], **options)  # refuses bad options
         self._options = options
+        self._further = [what for what in ("lengths", "mask") if options.get(f"return_{what}")]
 
-    def __call__(self, *batch: Any, **named: Any) -> tuple[Any, ...]:
+    def __call__(self, *batch: Any, **named: Any) -> Any:
         """Return the batch with the chosen columns padded."""
-        if named:
-            raise ArgumentTypeError(
-                f"PadColumns pads columns by number, and this batch has them by name: {', '.join(named)}; map a "
-                f"function that pads them with pad_batch and returns a dict"
-            )
-        n = len(batch)
-        for column in self.columns:
-            if not -n <= column < n:
-                raise ArgumentError(f"PadColumns was given column {column}, the batch has {n}; name one that it has")
-        wanted = {column % n for column in self.columns}
-        result: list[Any] = []
-        for place, column in enumerate(batch):
-            if place not in wanted:
-                result.append(column)
+        whole: Any = named or batch
+        wanted = set(keys_in(whole, self.columns))
+        result: list[tuple[Any, Any]] = []
+        for key, column in named.items() if named else enumerate(batch):
+            if key not in wanted:
+                result.append((key, column))
                 continue
             try:
                 padded = pad_batch(column, **self._options)
             except (ArgumentError, ArgumentTypeError) as error:
-                raise type(error)(f"column {place}: {error}") from error
-            result.extend(padded if type(padded) is tuple else [padded])
-        return tuple(result)
+                raise type(error)(f"column {key!r}: {error}") from error
+            names = [key, *(f"{key}_{what}" for what in self._further)]
+            result += zip(names, padded if type(padded) is tuple else [padded], strict=True)
+        if not named:
+            return tuple([column for _, column in result])
+        if len(dict(result)) < len(result):
+            names = [name for name, _ in result]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ArgumentError(f"padding makes a column {twice!r}, and the batch has one of that name; rename it")
+        return dict(result)
 
 
 def _as_arrays(arrays: Any) -> list[np.ndarray]:

@@ -34,7 +34,7 @@ class Operation:
     """A function of a batch, for ``source.map(operation, rng="sample")``.
 
     It takes the parts of a batch, by place or by name, and returns the same parts with the images changed. The images
-    are the first part: an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
+    are the part ``"image"`` of a dict, else the first part: an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
     ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and takes
     the name or place of the images if another part has them. Results that `uint8` cannot hold are rounded and clipped;
     `float32` is not clipped.
@@ -128,8 +128,10 @@ class compose(Operation):
     Args:
         *operations: Operations of this module. An inner ``compose`` is replaced by its operations. ``normalize`` is the
             last one. Your own functions go before or after the chain, by ``source.map``.
-        image: The part of a batch with the images: its name, or its place from 0.
-        label: The part with the labels, which ``mixup`` and ``cutmix`` change.
+        image: The part of a batch with the images: its name, or its place from 0. Default: ``"image"`` of a dict, else
+            the first.
+        label: The part with the labels, which ``mixup`` and ``cutmix`` change. Default: ``"label"`` of a dict, else the
+            second.
 
     Raises:
         ArgumentError: an operation follows ``normalize``; in a call: the batch has no such part.
@@ -137,7 +139,7 @@ class compose(Operation):
     """
 
     @known_names(ADVICE_ON_AUGMENT_OPTIONS)
-    def __init__(self, *operations: Operation, image: int | str = 0, label: int | str = 1) -> None:
+    def __init__(self, *operations: Operation, image: int | str | None = None, label: int | str | None = None) -> None:
         chain: list[Operation] = []
         for place, operation in enumerate(operations):
             if not isinstance(operation, Operation):
@@ -152,18 +154,15 @@ class compose(Operation):
             if operation.last:
                 raise ArgumentError(f"{type(operation).__name__} must be the last operation; move it to the end")
         self.operations: tuple[Operation, ...] = tuple(chain)
-        self.image = image if isinstance(image, str) else not_negative("image", image)
-        self.label = label if isinstance(label, str) else not_negative("label", label)
+        self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
+        self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)
 
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         parts = dict[Any, Any](named or enumerate(batch))
-        # A place counts the parts that have names too.
-        place, beside = (
-            w if isinstance(w, str) else next(islice(parts, w, None), None) for w in (self.image, self.label)
-        )
+        place, beside = _part(parts, self.image, "image", 0), _part(parts, self.label, "label", 1)
         if place not in parts:
             raise ArgumentError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
@@ -187,7 +186,17 @@ class compose(Operation):
         return parts if named else tuple(parts.values())
 
     def __repr__(self) -> str:
-        return f"compose({', '.join(map(repr, self.operations))}, image={self.image!r}, label={self.label!r})"
+        chosen = [f"{name}={value!r}" for name, value in (("image", self.image), ("label", self.label)) if value is not None]
+        return f"compose({', '.join([*map(repr, self.operations), *chosen])})"
+
+
+def _part(parts: dict[Any, Any], chosen: int | str | None, name: str, place: int) -> Any:
+    """Return the key of the part that the user chose, by default `name`, or else the key at `place`; None if none."""
+    if isinstance(chosen, str):
+        return chosen
+    if chosen is None and name in parts:
+        return name
+    return next(islice(parts, place if chosen is None else chosen, None), None)  # counts the parts that have names too
 
 
 def _in_words(images: Any) -> str:

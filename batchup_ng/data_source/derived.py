@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..columns import ChosenColumns
+from ..graph.columns import ColumnsNode
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
@@ -15,16 +17,27 @@ class MapDataSource(PlannedDataSource, node=MapNode):
     """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
 
     def __init__(
-        self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
-    ) -> None:
-        self._show(MapNode(node_of("source", source), fn, rng=rng, resizes=resizes))
+        self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
+        rng: str | None = None, resizes: bool = False,
+    ) -> None:  # fmt: skip
+        self._show(MapNode(node_of("source", source), fn, rng=rng, resizes=resizes, on=on, out=out))
 
 
 class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
     """A source that applies a function to the samples of another source: see :meth:`AbstractDataSource.map_samples`."""
 
-    def __init__(self, source: AbstractDataSource, fn: Callable[..., Any], *, rng: str | None = None) -> None:
-        self._show(SampleMapNode(node_of("source", source), fn, rng=rng))
+    def __init__(
+        self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
+        rng: str | None = None,
+    ) -> None:  # fmt: skip
+        self._show(SampleMapNode(node_of("source", source), fn, rng=rng, on=on, out=out))
+
+
+class ColumnsDataSource(PlannedDataSource, node=ColumnsNode):
+    """Some columns of another source, perhaps under other names: see the methods ``select``, ``drop``, ``rename``."""
+
+    def __init__(self, source: AbstractDataSource, columns: ChosenColumns) -> None:
+        self._show(ColumnsNode(node_of("source", source), columns))
 
 
 class CollateDataSource(PlannedDataSource, node=CollateNode):

@@ -12,7 +12,7 @@ from ..batch import as_batch
 from ..columns import column_names, picked
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.map import call
+from ..graph.calls import call
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
 from .looking import read_in_order
@@ -50,7 +50,7 @@ def filtered(node: Node, predicate: Callable[..., Any], columns: Any = None) -> 
 
 
 def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
-    answer = call(predicate, sample)
+    answer = call(predicate, sample, chooses="columns")
     if isinstance(answer, (bool, np.bool_)) or (getattr(answer, "ndim", -1) == 0 and "bool" in str(answer.dtype)):
         return bool(answer)
     raise ArgumentTypeError(

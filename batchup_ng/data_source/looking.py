@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,29 @@ def read_in_order(node: Node, positions: np.ndarray, path: tuple[int, ...] = ())
     key = key_in_order(positions)._replace(path=path)
     with globals_kept(key) if node.traits.runs_user_code else contextlib.nullcontext():
         return MakeBatch().read(node, node.rows_at(positions), key, FRESH)
+
+
+class Column(NamedTuple):
+    """What a column holds. Its samples lie along the first axis; None is an axis along which they may differ."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...]
+
+
+def columns_of(node: Node) -> Any:
+    """Return the columns of a node in the structure of its batches. Read one sample."""
+    n = numbered_length("source", node)
+    if n == 0:
+        raise ArgumentError("columns are read from a sample, and this source has none")
+    return nests.map_leaves(lambda leaf: _column(leaf, n), nests.as_batch(read_in_order(node, np.arange(1))))
+
+
+def _column(leaf: Any, n: int) -> Column:
+    """Return what a column of `n` samples holds, from a batch of one."""
+    if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
+        return Column(leaf.dtype, (n, *leaf.shape[1:]))
+    first = np.asarray(leaf[0]) if isinstance(leaf, (list, tuple)) and len(leaf) else np.asarray(None)
+    return Column(first.dtype, (n, *[None] * first.ndim))
 
 
 def column_values(name: str, node: Node, column: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ source names its kind of node when its class is made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -25,13 +25,14 @@ from ..graph.user import UserNode, refuse_methods_of_nodes
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.plans.epoch import BatchPlan
+from .column_choice import dropped, renamed, selected, with_column
 from .composing import repeated, split_nodes, subset_of
 from .epoch.epochs import Epochs, one_epoch, series_of_epochs
 from .epoch.iterator import BatchIterator
 from .epoch.opening import epoch_plan
 from .epoch_options import EPOCH_0, epoch_options
 from .filtering import filtered
-from .looking import length_of, looked_at, read_in_order
+from .looking import columns_of, length_of, looked_at, read_in_order
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean, shown_epoch
 
 
@@ -98,12 +99,21 @@ class AbstractDataSource:
 
     # -- functions of batches ----------------------------------------------------------------------------------------
 
-    def map(self, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False) -> PlannedDataSource:
+    def map(
+        self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None, resizes: bool = False
+    ) -> PlannedDataSource:
         """Return a source whose batches are ``fn(*batch)``, or ``fn(**batch)`` if they are dicts.
+
+        With `on`, `fn` is called by place with these columns alone, and the others stay as they are:
+        ``source.map(scale, on="age")`` calls ``scale(ages)``.
 
         Args:
             fn: Called with the arrays of a batch. It returns the new batch: a tuple or list of arrays with one row per
-                sample, or a dict of such arrays.
+                sample, or a dict of such arrays. With `on`, it returns one column, or as many in a tuple as it was
+                called with; or a dict with their names.
+            on: The columns to call `fn` with: a name, a place from 0, or a list of them.
+            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, those of
+                `on` stay, and others with these names are replaced. Default: `on`.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
@@ -114,21 +124,32 @@ class AbstractDataSource:
 
         Raises:
             ArgumentTypeError: `fn` is not callable.
+            ArgumentError: there is no such column, if that is known before a batch is made.
+            MapCallError: when a batch is made: `fn` does not take the columns of the batch.
             MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict, or arrays that
                 differ in length from each other or from its arguments.
-        """
-        return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes))
 
-    def map_samples(self, fn: Callable[..., Any], *, rng: str | None = None) -> PlannedDataSource:
+        >>> import numpy as np, batchup_ng as bu
+        >>> people = bu.ArrayDataSource({"age": np.array([20, 40]), "name": np.array(["Ann", "Bo"])})
+        >>> people.map(lambda age: age / 100, on="age")[0]
+        {'age': 0.2, 'name': 'Ann'}
+        """
+        return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes, on=on, out=out))
+
+    def map_samples(
+        self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None
+    ) -> PlannedDataSource:
         """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
 
         Results of one shape are stacked to an array. Others stay a list.
 
         Args:
-            fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict.
+            fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict. With
+                `on`, it returns one part, or a tuple of as many as it was called with.
+            on: The columns to call `fn` with, and `out` those of its results: as for :meth:`map`.
             rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` for that sample alone.
         """
-        return self._followed_by(SampleMapNode(self.node, fn, rng=rng))
+        return self._followed_by(SampleMapNode(self.node, fn, rng=rng, on=on, out=out))
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> PlannedDataSource:
         """Return a source whose batches are ``fn(samples)``, as with PyTorch's ``collate_fn``.
@@ -147,6 +168,72 @@ class AbstractDataSource:
 
     def _followed_by(self, node: MapNode) -> PlannedDataSource:
         return shown(node)
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> Any:
+        """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``.
+
+        It reads one sample, with all maps. An axis is None if samples may differ in length along it.
+
+        Raises:
+            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
+            ArgumentError: there is no sample, or the epoch never ends.
+        """
+        return columns_of(self.node)
+
+    def select(self, *columns: Any) -> PlannedDataSource:
+        """Return a source with only these columns, in this order. A source of arrays reads no others.
+
+        Args:
+            *columns: Names, or places from 0 if batches are tuples.
+
+        Raises:
+            ArgumentError: there is no such column; when a batch is made, if it is not known before.
+        """
+        return shown(selected(self.node, columns))
+
+    def drop(self, *columns: Any) -> PlannedDataSource:
+        """Return a source without these columns. The arguments and errors are those of :meth:`select`."""
+        return shown(dropped(self.node, columns))
+
+    def rename(self, names: Mapping[Any, str]) -> PlannedDataSource:
+        """Return a source whose columns have other names. Columns that are not named keep theirs.
+
+        Args:
+            names: The new name of each column, by its present name: ``{"x": "image"}``. By its place if batches are
+                tuples: they become dicts, and each column needs a name.
+
+        Raises:
+            ArgumentError: there is no such column, or two get one name; when a batch is made, if it is not known
+                before.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> bu.ArrayDataSource([np.arange(2), np.arange(2)]).rename({0: "x", 1: "y"})[1]
+        {'x': 1, 'y': 1}
+        """
+        return shown(renamed(self.node, names))
+
+    def with_column(self, name: Any, values: Any, *, on: Any = None) -> PlannedDataSource:
+        """Return a source with one more column, at the end, or with another column in place of that of the same name.
+
+        Args:
+            name: Its name; its place if batches are tuples, which is the number of columns for one more.
+            values: A function of columns of a batch, called by place. It returns the column, one row per sample. Or an
+                array or accessor with one row for each sample of the unshuffled epoch.
+            on: The columns to call the function with, as for :meth:`map`. Default: those that its parameters name.
+
+        Raises:
+            ArgumentError: an array has another length than the epoch, or there is no such column.
+            ArgumentTypeError: `values` is neither function nor array; or it is an array, and the source only streams.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> boxes = bu.ArrayDataSource({"width": np.array([2, 3]), "height": np.array([5, 7])})
+        >>> boxes.with_column("area", lambda width, height: width * height)[1]
+        {'width': 3, 'height': 7, 'area': 21}
+        """
+        return shown(with_column(self.node, name, values, on))
 
     # -- composing ---------------------------------------------------------------------------------------------------
 

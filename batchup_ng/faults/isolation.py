@@ -26,11 +26,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..error_context import is_wrong_call
 from ..errors import (
     AccountingError,
     BatchError,
     ClusterError,
+    MapCallError,
     MapResultError,
     PoolBroken,
     PoolClosed,
@@ -44,7 +44,7 @@ READ_FAILURES = (Exception, GeneratorExit)
 """Exceptions that count as a failed read on the consumer's thread. There Ctrl-C and SystemExit end the program; in a
 worker they are failures like any other."""
 
-NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapResultError)
+NOT_A_SAMPLE = (PoolClosed, ReentrantIteration, AccountingError, PoolBroken, ClusterError, MapCallError, MapResultError)
 """Errors that are never a sample's fault."""
 
 WORKER_ENDED = (WorkerDied, SampleTimeout)
@@ -90,12 +90,11 @@ class Reader(Protocol):
 def of_program(error: BaseException) -> bool:
     """Return whether an exception is an error of the program, for any data.
 
-    Such errors are a name or a module that does not exist, a misspelt attribute of a module, or a map that cannot be
-    called with the columns of the batch. Other exceptions may be a sample's fault, including ``SyntaxError``
-    (``ast.literal_eval``).
+    Such errors are a name or a module that does not exist, or a misspelt attribute of a module. Other exceptions may be
+    a sample's fault, including ``SyntaxError`` (``ast.literal_eval``).
     """
     misspelt = isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), types.ModuleType)
-    return isinstance(error, (NameError, ImportError)) or misspelt or is_wrong_call(error)
+    return isinstance(error, (NameError, ImportError)) or misspelt
 
 
 def isolable(error: BaseException, rows: Any) -> bool:

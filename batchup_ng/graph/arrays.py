@@ -19,7 +19,7 @@ from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
-from ..columns import place_in
+from ..columns import form_of, place_in
 from ..display import array_words, listed, printable
 from ..memory.leases import FRESH, Buffers
 from ..memory.paging import file_name
@@ -81,12 +81,17 @@ class ArraysNode(RowsNode):
         """Return this node over other columns of the same rows."""
         return ArraysNode(data, self.names, self.sampler, self.include_indices, numbers=self.numbers)
 
+    def form(self) -> Any:
+        if self.include_indices or self.own != NO_USER_METHODS or self._has_samples:  # one may have several columns
+            return None
+        return form_of(len(self.data) if self.names is None else self.names)
+
     def place_of(self, name: Any) -> int:
         """Return the place of a column. Raise if there is none with this name or place."""
         return place_in(self.columns, name)
 
     def only(self, names: Sequence[Any]) -> ArraysNode | None:
-        if self.include_indices or self.own != NO_USER_METHODS or self._has_samples:  # one may have several columns
+        if self.form() is None:
             return None
         places = [self.place_of(name) for name in names]
         kept = None if self.names is None else tuple([self.names[place] for place in places])

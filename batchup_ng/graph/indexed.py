@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as nests
+from ..columns import form_of
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
@@ -54,6 +55,10 @@ class IndexedNode(SameOrderNode):
                 f"with_index needs rows that have numbers, and this {source.name} only streams; apply it to "
                 f"what is handed to a pool before, or number the samples in the function that makes the batches"
             )
+
+    def form(self) -> Any:
+        form = self.source.form()
+        return form_of([INDEX_COLUMN, *form]) if isinstance(form, Mapping) and INDEX_COLUMN not in form else None
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return with_rows(super().read(rows, key, buffers), *row_arrays(rows))

@@ -7,7 +7,7 @@ A map returns a tuple or dict of arrays with one row for each sample of its batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,23 +16,15 @@ from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..batch_layout import own_parts
-from ..error_context import function_name, note_map, note_wrong_call
-from ..errors import ArgumentTypeError, MapResultError
+from ..columns import MappedColumns, keys_in
+from ..error_context import function_name, note_map
+from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
+from .calls import call
 from .node import Node, Streaming, Traits
 from .wrapped import SameOrderNode
-
-
-def call(fn: Callable[..., Any], batch: Any, **keywords: Any) -> Any:
-    """Call a function with the parts of a batch or sample, by name for a dict."""
-    by_place = type(batch) is tuple or not isinstance(batch, Mapping)
-    try:
-        return fn(*batch, **keywords) if by_place else fn(**batch, **keywords)
-    except TypeError as error:
-        note_wrong_call(error, fn, batch if by_place else (), keywords if by_place else {**batch, **keywords})
-        raise
 
 
 class MapNode(SameOrderNode):
@@ -44,15 +36,38 @@ class MapNode(SameOrderNode):
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
-        self, source: Node, fn: Callable[..., Any], *, rng: str | None = None, resizes: bool = False
+        self,
+        source: Node,
+        fn: Callable[..., Any],
+        *,
+        rng: str | None = None,
+        resizes: bool = False,
+        on: Any = None,
+        out: Any = None,
     ) -> None:
         super().__init__(source)
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.fn = fn
+        self.on = on
+        self.out = out
+        self._columns = MappedColumns.checked(on, out, source.form())
         self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
         self.resizes = validation.true_or_false("resizes", resizes)
+        if resizes and on is not None:
+            raise ArgumentError("resizes must be False with on=, because the other columns keep their samples")
+
+    def form(self) -> Any:
+        form = self.source.form()
+        return None if form is None or self._columns is None else self._columns.form(form)
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        form = self.form()
+        if form is None or self._columns is None:
+            return None
+        keys = keys_in(form, names)
+        return None if self._columns.changes(self.source.form(), keys) else self.source.only(keys)
 
     def own_traits(self) -> Traits:
         draws = self.rng is not None
@@ -92,6 +107,11 @@ class MapNode(SameOrderNode):
             raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+        if self._columns is not None:
+            taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
+            result = self.result_of(taken, key, planned, writable)
+            batch_of_results = self._columns.put_into(batch, result, function_name(self.fn))
+            return checked_result(self.fn, batch_of_results, batch, False)
         result = self.result_of(batch, key, planned, own)
         return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
 
@@ -105,9 +125,9 @@ class MapNode(SameOrderNode):
         if self.rng is None:
             result = call(fn, batch)
         elif self.rng == "batch":
-            result = call(fn, batch, rng=key.generator())
+            result = call(fn, batch, {"rng": key.generator()})
         else:
-            result = call(fn, batch, rng=key.sample_rng(nests.length(batch), planned))
+            result = call(fn, batch, {"rng": key.sample_rng(nests.length(batch), planned)})
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
@@ -150,7 +170,7 @@ class SampleMapNode(MapNode):
             samples = [call(self.fn, sample) for sample in nests.samples_of(batch)]
         else:
             rngs = key.sample_rng(nests.length(batch), planned).generators()
-            samples = [call(self.fn, one, rng=rng) for one, rng in zip(nests.samples_of(batch), rngs, strict=True)]
+            samples = [call(self.fn, one, {"rng": rng}) for one, rng in zip(nests.samples_of(batch), rngs, strict=True)]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")

@@ -204,6 +204,10 @@ class Node(Shown):
     def check_batch_size(self, batch_size: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if no batch has this size. A loader calls this first."""
 
+    def form(self) -> Any:
+        """Return the form of the batches, see :mod:`batchup_ng.columns`, or None if only a batch shows it."""
+        return None
+
     def only(self, names: Sequence[Any]) -> Node | None:
         """Return a node with the same samples that reads only some columns, or None if this node must read all.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
+from ..columns import form_of, keys_in
 from ..errors import ArgumentError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
@@ -65,6 +66,9 @@ class SubsetNode(_RearrangedNode):
         rows = [] if self.rows is None else array_fingerprint(self.rows)
         return [*super().described(), rows, self.source.fingerprint()]
 
+    def form(self) -> Any:
+        return self.source.form()
+
     def only(self, names: Sequence[Any]) -> SubsetNode | None:
         part = self.source.only(names)
         if part is None:
@@ -102,6 +106,10 @@ class ConcatNode(_JoinedNode):
         self._bounds = np.cumsum([0, *lengths])
         n = int(self._bounds[-1])
         super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
+
+    def form(self) -> Any:
+        forms = [source.form() for source in self.sources]
+        return forms[0] if all(form == forms[0] for form in forms) else None
 
     def only(self, names: Sequence[Any]) -> ConcatNode | None:
         parts = [source.only(names) for source in self.sources]
@@ -155,6 +163,26 @@ class ZipNode(_JoinedNode):
                 f"sources must have the same length to be zipped, not {lengths}; use subset to cut them"
             )
         super().__init__(StandardSampler(lengths[0]))
+
+    def form(self) -> Any:
+        forms = [source.form() for source in self.sources]
+        if not self.flatten or None in forms:
+            return None
+        if all(isinstance(form, Mapping) for form in forms):
+            names = [name for form in forms for name in form]
+            return form_of(names) if len(set(names)) == len(names) else None
+        return form_of(sum(map(len, forms)))
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        form = self.form()
+        if not isinstance(form, Mapping):
+            return None
+        keys = keys_in(form, names)
+        of_sources = [[key for key in keys if key in source.form()] for source in self.sources]
+        parts = [source.only(own) for source, own in zip(self.sources, of_sources, strict=True) if own]
+        if None in parts or [key for own in of_sources for key in own] != keys:
+            return None
+        return parts[0] if len(parts) == 1 else ZipNode(parts)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]

@@ -28,6 +28,9 @@ class TakeNode(WrapperNode):
         super().__init__(source)
         self.n = validation.positive_int("n", n)
 
+    def form(self) -> Any:
+        return self.source.form()
+
     def fingerprint(self) -> list[Any]:
         return [self.name, self.n, self.source.fingerprint()]
 
@@ -70,6 +73,9 @@ class RoundsNode(WrapperNode):
     def __init__(self, source: Node, times: int) -> None:
         super().__init__(source)
         self.times = validation.repeats(times)
+
+    def form(self) -> Any:
+        return self.source.form()
 
     def fingerprint(self) -> list[Any]:
         return [self.name, self.times, self.source.fingerprint()]

@@ -116,7 +116,7 @@ class RowsNode(Node):
 
     def _facts(self) -> list[str]:
         whole = type(self.sampler) is StandardSampler and self.sampler.repeats == 1
-        made_from = ("length=", "data=", "names=", "own=", *(["sampler="] if whole else []))
+        made_from = ("length=", "data=", "names=", "own=", "numbers=", *(["sampler="] if whole else []))
         return [fact for fact in super()._facts() if not fact.startswith(made_from)]
 
 

@@ -1,0 +1,73 @@
+"""Functions over nodes that leave out, rename and add columns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..accessors.column import as_column
+from ..columns import ChosenColumns, column_names
+from ..error_context import function_name
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.arrays import ArraysNode
+from ..graph.columns import ColumnsNode
+from ..graph.map import MapNode
+from ..graph.node import Node, numbered_length
+from ..graph.rearranged import ZipNode
+from ..sampling.standard import StandardSampler
+
+
+def selected(node: Node, columns: Sequence[Any]) -> Node:
+    """Return the node with some columns of `node`. It reads no others if `node` can do so."""
+    names = column_names("columns", list(columns))
+    return node.only(names) or ColumnsNode(node, ChosenColumns(keep=names))
+
+
+def dropped(node: Node, columns: Sequence[Any]) -> Node:
+    """Return the node without some columns of `node`."""
+    chosen, form = ChosenColumns(drop=column_names("columns", list(columns))), node.form()
+    if form is None:
+        return ColumnsNode(node, chosen)
+    kept = chosen.chosen(form)
+    return selected(node, list(kept))
+
+
+def renamed(node: Node, names: Any) -> ColumnsNode:
+    """Return the node whose columns have other names."""
+    if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
+        raise ArgumentTypeError(f"names must be a dict of new names by the present ones, not {names!r}; {{'x': 'image'}}")
+    column_names("names", list(names))
+    return ColumnsNode(node, ChosenColumns(names=dict(names)))
+
+
+def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
+    """Return the node with one more column, `values`: a function of others, or an array."""
+    (name,) = column_names("name", [name])
+    if callable(values):
+        return MapNode(node, values, on=_parameters(values) if on is None else on, out=name)
+    if on is not None:
+        raise ArgumentError("on must be left out if values is an array; it is for functions")
+    column, n, form = as_column("values", values), numbered_length("source", node), node.form()
+    if len(column) != n:
+        raise ArgumentError(f"values must have one row for each of the {n} samples of an epoch, not {len(column)}")
+    if isinstance(form, Mapping) and name in form:
+        node = dropped(node, [name])
+    elif isinstance(form, tuple) and name != len(form):
+        raise ArgumentError(f"name must be {len(form)}, the place after the last column of a tuple, not {name!r}")
+    return ZipNode([node, ArraysNode([column], (name,) if isinstance(name, str) else None, StandardSampler(n))])
+
+
+def _parameters(fn: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters of a function, which name columns."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:
+        parameters = []
+    names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
+    if not names:
+        raise ArgumentError(
+            f"on must name the columns that {function_name(fn)!r} is called with, since its parameters name none; pass "
+            f"on='age'"
+        )
+    return names

@@ -1,0 +1,62 @@
+"""The node that leaves out or renames columns of the batches of another node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..batch import as_batch
+from ..columns import ChosenColumns, form_of, keys_in
+from ..memory.leases import Buffers
+from ..randomness import BatchKey
+from .node import Node, Streaming, samples_in_words
+from .wrapped import SameOrderNode
+
+
+class ColumnsNode(SameOrderNode):
+    """A node with some columns of another node, perhaps under other names."""
+
+    name = "ColumnsDataSource"
+
+    def __init__(self, source: Node, columns: ChosenColumns) -> None:
+        super().__init__(source)
+        self.columns = columns
+        self.form()  # raises for columns that do not exist, if they are known
+
+    def form(self) -> Any:
+        origin = self._origin()
+        return None if origin is None else form_of(list(origin) if isinstance(origin, Mapping) else len(origin))
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        origin = self._origin()
+        if origin is None:
+            return None
+        keys = keys_in(origin, names)
+        part = self.source.only([origin[key] for key in keys])
+        if part is None or not isinstance(origin, Mapping):
+            return part
+        places: Any = [origin[key] for key in keys] if isinstance(self.source.form(), Mapping) else range(len(keys))
+        return ColumnsNode(part, ChosenColumns(names=dict(zip(places, keys, strict=True))))
+
+    def _origin(self) -> Any:
+        """Return the form of this node's batches, with the keys of the columns in the source's batches as values."""
+        form = self.source.form()
+        return None if form is None else self.columns.chosen(form)
+
+    def samples_by_indices(self, indices: Any) -> Any:
+        return self.columns.chosen(as_batch(self.source.samples_by_indices(indices)))
+
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        return self.columns.chosen(as_batch(self.source.read(rows, key.child(0), buffers)))
+
+    def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
+        return map(self.columns.chosen, map(as_batch, self.source.stream(options, (*path, 0))))
+
+    def stream_count(self, options: Streaming) -> float | None:
+        return self.source.stream_count(options)
+
+    def checkpointable(self) -> Any:
+        return self.source.checkpointable()
+
+    def _facts(self) -> list[str]:
+        return [samples_in_words(self), self.columns.in_words()]
