@@ -181,10 +181,9 @@ class ChosenColumns:
             return picked(batch, kept)
         return self._renamed(batch)
 
-    def in_words(self) -> str:
-        """Return what is chosen: ``columns 'x', 'y'``, ``without 'x'``, ``'x' as 'y'``."""
+    def __repr__(self) -> str:
         if self.keep is not None:
-            return f"columns {_listed(self.keep)}"
+            return f"only {_listed(self.keep)}"
         if self.drop:
             return f"without {_listed(self.drop)}"
         return ", ".join(f"{old!r} as {new!r}" for old, new in self.names.items())

@@ -66,12 +66,11 @@ class Column(NamedTuple):
     shape: tuple[int | None, ...]
 
 
-def columns_of(node: Node) -> Any:
-    """Return the columns of a node in the structure of its batches. Read one sample."""
-    n = numbered_length("source", node)
-    if n == 0:
+def columns_of(length: int, in_order: Callable[[np.ndarray], Any]) -> Any:
+    """Return the columns of `length` samples in the structure of a batch. `in_order` reads one, by its position."""
+    if length == 0:
         raise ArgumentError("columns are read from a sample, and this source has none")
-    return nests.map_leaves(lambda leaf: _column(leaf, n), nests.as_batch(read_in_order(node, np.arange(1))))
+    return nests.map_leaves(lambda leaf: _column(leaf, length), nests.as_batch(in_order(np.arange(1))))
 
 
 def _column(leaf: Any, n: int) -> Column:

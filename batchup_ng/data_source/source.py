@@ -166,7 +166,7 @@ class AbstractDataSource:
         """
         return self._followed_by(CollateNode(self.node, fn))
 
-    def _followed_by(self, node: MapNode) -> PlannedDataSource:
+    def _followed_by(self, node: Node) -> PlannedDataSource:
         return shown(node)
 
     # -- columns -----------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class AbstractDataSource:
             ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
             ArgumentError: there is no sample, or the epoch never ends.
         """
-        return columns_of(self.node)
+        return columns_of(self._numbered_length(), self._in_order)
 
     def select(self, *columns: Any) -> PlannedDataSource:
         """Return a source with only these columns, in this order. A source of arrays reads no others.
@@ -192,11 +192,11 @@ class AbstractDataSource:
         Raises:
             ArgumentError: there is no such column; when a batch is made, if it is not known before.
         """
-        return shown(selected(self.node, columns))
+        return self._followed_by(selected(self.node, columns))
 
     def drop(self, *columns: Any) -> PlannedDataSource:
         """Return a source without these columns. The arguments and errors are those of :meth:`select`."""
-        return shown(dropped(self.node, columns))
+        return self._followed_by(dropped(self.node, columns))
 
     def rename(self, names: Mapping[Any, str]) -> PlannedDataSource:
         """Return a source whose columns have other names. Columns that are not named keep theirs.
@@ -213,7 +213,7 @@ class AbstractDataSource:
         >>> bu.ArrayDataSource([np.arange(2), np.arange(2)]).rename({0: "x", 1: "y"})[1]
         {'x': 1, 'y': 1}
         """
-        return shown(renamed(self.node, names))
+        return self._followed_by(renamed(self.node, names))
 
     def with_column(self, name: Any, values: Any, *, on: Any = None) -> PlannedDataSource:
         """Return a source with one more column, at the end, or with another column in place of that of the same name.
@@ -233,7 +233,7 @@ class AbstractDataSource:
         >>> boxes.with_column("area", lambda width, height: width * height)[1]
         {'width': 3, 'height': 7, 'area': 21}
         """
-        return shown(with_column(self.node, name, values, on))
+        return self._followed_by(with_column(self.node, name, values, on))
 
     # -- composing ---------------------------------------------------------------------------------------------------
 

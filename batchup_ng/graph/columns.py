@@ -20,7 +20,7 @@ class ColumnsNode(SameOrderNode):
 
     def __init__(self, source: Node, columns: ChosenColumns) -> None:
         super().__init__(source)
-        self.columns = columns
+        self.columns = self.fn = columns
         self.form()  # raises for columns that do not exist, if they are known
 
     def form(self) -> Any:
@@ -43,6 +43,10 @@ class ColumnsNode(SameOrderNode):
         form = self.source.form()
         return None if form is None else self.columns.chosen(form)
 
+    def unchecked(self, batch: Any, key: BatchKey, planned: int) -> Any:
+        """Return the batch of the columns that stay, for a place behind a pool."""
+        return self.columns.chosen(batch)
+
     def samples_by_indices(self, indices: Any) -> Any:
         return self.columns.chosen(as_batch(self.source.samples_by_indices(indices)))
 
@@ -59,4 +63,4 @@ class ColumnsNode(SameOrderNode):
         return self.source.checkpointable()
 
     def _facts(self) -> list[str]:
-        return [samples_in_words(self), self.columns.in_words()]
+        return [samples_in_words(self), repr(self.columns)]

@@ -107,13 +107,17 @@ class MapNode(SameOrderNode):
             raise told from error
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        if self._columns is not None:
-            taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
-            result = self.result_of(taken, key, planned, writable)
-            batch_of_results = self._columns.put_into(batch, result, function_name(self.fn))
-            return checked_result(self.fn, batch_of_results, batch, False)
-        result = self.result_of(batch, key, planned, own)
-        return checked_result(self.fn, as_batch(result), batch, self.resizes) if self._gives_columns else result
+        result = self.unchecked(batch, key, planned, own)
+        if not self._gives_columns and self._columns is None:
+            return result
+        return checked_result(self.fn, as_batch(result), batch, self.resizes)
+
+    def unchecked(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+        """Return the batch after this map. With `on`, the function takes and gives only some of its columns."""
+        if self._columns is None:
+            return self.result_of(batch, key, planned, own)
+        taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
+        return self._columns.put_into(batch, self.result_of(taken, key, planned, writable), function_name(self.fn))
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         """Return the unchecked result of the function for a batch of `planned` planned samples.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..batch import as_batch
 from ..data_source.epoch.reading import with_mask
 from ..error_context import described, function_name, note_map, raise_if_of_signal_handler
+from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
 from ..randomness import BatchKey
 
@@ -19,14 +20,14 @@ class ConsumerMaps(NamedTuple):
     same as if the maps were in the source.
     """
 
-    nodes: tuple[MapNode, ...]
+    nodes: tuple[MapNode | ColumnsNode, ...]
     pad_mask: bool = False  # whether to append an array that marks padding
 
     def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return the batch after all maps. `key` is the key of the outermost map, `planned` the number of samples."""
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
             try:
-                batch = node.result_of(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
+                batch = node.unchecked(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
                 raise_if_of_signal_handler(error)
                 note_map(error, function_name(node.fn))

@@ -26,6 +26,7 @@ from ..data_source.source import AbstractDataSource, PlannedDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
+from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
 from ..graph.node import Node, Notes, Traits, combined, numbered_length, samples_in_words
 from ..graph.rows import listed_plan
@@ -54,7 +55,7 @@ class PoolNode(RunsEpochs):
     """
 
     is_random_access = False  # no other node reads rows through it; its epochs may have a plan
-    maps: tuple[MapNode, ...] = ()
+    maps: tuple[MapNode | ColumnsNode, ...] = ()
 
     def __init__(self, source: Node, pool: Pool, bound: ByteBound, **options: Any) -> None:
         super().__init__()
@@ -80,9 +81,10 @@ class PoolNode(RunsEpochs):
     def num_samples(self, **options: Any) -> Any:
         return self.source.num_samples(**options)
 
-    def followed_by(self, node: MapNode) -> PoolNode:
+    def followed_by(self, node: MapNode | ColumnsNode) -> PoolNode:
         """Return this node with one more map."""
-        node.resizes = True  # any map may do so here
+        if isinstance(node, MapNode):
+            node.resizes = True  # any map may do so here
         made = copy.copy(self)
         made.maps = (*self.maps, node)
         made._notes = Notes()
@@ -153,7 +155,7 @@ class ParallelNode(PoolNode):
 class WithConsumerMaps(PlannedDataSource):
     """A source whose batches a pool makes, with maps after the pool.
 
-    Its ``map``, ``map_samples`` and ``collate`` return such a source too. Their function is called in the consumer's
+    Its ``map``, ``map_samples``, ``collate``, ``select``, ``drop`` and ``rename`` return such a source too. A function is called in the consumer's
     process, in its ``next``, and its results are handed out unchanged. Use such maps to hand batches over to a
     framework, and for views. Put slow work before the pool. The function gets the same random numbers as before the
     pool. A map may return another number of samples. ``collate`` gets each sample as a tuple of rows, regardless of the
@@ -170,7 +172,7 @@ class WithConsumerMaps(PlannedDataSource):
         batch = read_in_order(self._node.source, positions, path=(0,) * len(maps))
         return ConsumerMaps(maps)(batch, key_in_order(positions), len(positions))
 
-    def _followed_by(self, node: MapNode) -> PlannedDataSource:
+    def _followed_by(self, node: Any) -> PlannedDataSource:
         made = copy.copy(self)
         made._show(self._node.followed_by(node))
         return made
