@@ -6,6 +6,7 @@ from .array import ArrayDataSource
 from .combined import ChoiceDataSource, CompositeDataSource
 from .derived import (
     CollateDataSource,
+    ColumnsDataSource,
     IndexedDataSource,
     MapDataSource,
     RoundsDataSource,
@@ -31,6 +32,7 @@ __all__ = [
     "ChoiceBatch",
     "ChoiceDataSource",
     "CollateDataSource",
+    "ColumnsDataSource",
     "CompositeDataSource",
     "ConcatDataSource",
     "Epochs",
