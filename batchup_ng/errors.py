@@ -303,6 +303,10 @@ class SharedMemoryWarning(RuntimeWarning):
     """There is not enough shared memory for batches; they come over a socket instead, which is slower."""
 
 
+class BufferWarning(RuntimeWarning):
+    """Fewer batches are made ahead than was asked for, because they are large and memory is limited."""
+
+
 class CacheWarning(RuntimeWarning):
     """Rows are read more than once: there is no room for all rows of an accessor or for all chunks that are mixed, or
     ranks share an order by blocks.

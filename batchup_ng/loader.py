@@ -22,7 +22,7 @@ from .accessors import MapStyle
 from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
-from .data_source.epoch.iterator_views import LoaderIterator, MappedIterator, called_with
+from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import epoch_plan, prepare, start
 from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.shared_by_views import SharedByViews, end
@@ -45,7 +45,7 @@ from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from .work_pool.choice import choose
-from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_timeout
+from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
 
 POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
@@ -83,7 +83,9 @@ class Loader:
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
             ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
-        buffer: The most batches ahead of the consumer. Fewer if they would take more than a quarter of the free memory.
+        buffer: The most batches ahead of the consumer, as `buffer_bytes` allows.
+        buffer_bytes: The most bytes of these batches, such as ``"2GB"``. None: a quarter of the free memory, at most 1
+            GB; a warning says once if fewer batches fit.
         on_error: The action for samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
             :class:`~batchup_ng.ErrorPolicy`.
         timeout: Seconds that a sample may take; None for any time.
@@ -116,6 +118,7 @@ class Loader:
         uneven: str = "pad",
         pad_mask: bool = False,
         buffer: int = 20,
+        buffer_bytes: int | str | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
         start_epoch: int = 0,
@@ -153,6 +156,7 @@ class Loader:
         if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
+        self._buffer_bytes = checked_bytes(buffer_bytes)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
         self._shared = SharedByViews(
             source if collate is None else source.collate(collate),
@@ -162,6 +166,7 @@ class Loader:
             kind,
             None if workers is None else validation.positive_int("workers", workers),
             validation.not_negative("start_epoch", start_epoch),
+            start_epoch,
         )
 
     # -- iterating ---------------------------------------------------------------------------------------------
@@ -193,6 +198,28 @@ class Loader:
                 shared.series = shared.inner = shared.iterator = None
                 shared.next, shared.pending = number, state
                 raise
+
+    def epochs(self, n: int | None) -> LoaderEpochs:
+        """Return an iterator of the batches of the first `n` epochs, one epoch after the other.
+
+        :attr:`epoch` is the number of the epoch under way. `n` counts from ``start_epoch``, also after
+        ``load_state_dict``: a restarted program makes the same call and gets the rest. A loop that ends inside an epoch
+        leaves the rest of it out.
+
+        Args:
+            n: Number of epochs; None for no end.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> with bu.Loader([np.arange(3)], 2, shuffle=1) as loader:
+        ...     for (x,) in loader.epochs(2):
+        ...         print(loader.epoch, x.tolist())
+        0 [2, 1]
+        0 [0]
+        1 [0, 1]
+        1 [2]
+        """
+        first = self._shared.first
+        return LoaderEpochs(self, math.inf if n is None else first + validation.not_negative("n", n))
 
     def __len__(self) -> int:
         """Return the number of batches of the next iteration: of an epoch, or of the rest of a resumed epoch.
@@ -463,8 +490,9 @@ class Loader:
     def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
         node = self._shared.source.node
         if node.is_random_access:
-            return ParallelNode(node, pool, self._buffer, on_error=self._on_error, timeout=self._timeout)
-        return PrefetchNode(node, pool, self._buffer)
+            limits: Any = {"buffer_bytes": self._buffer_bytes, "timeout": self._timeout}
+            return ParallelNode(node, pool, self._buffer, on_error=self._on_error, **limits)
+        return PrefetchNode(node, pool, self._buffer, self._buffer_bytes)
 
     def _viewed(self, iterator: Any) -> Any:
         for view in self._views:

@@ -43,11 +43,11 @@ class color_jitter(InPlace):
         ArgumentError: in a call: the images do not have 3 channels.
     """
 
-    _: KW_ONLY
     brightness: float | tuple[float, float] = 0.0
     contrast: float | tuple[float, float] = 0.0
     saturation: float | tuple[float, float] = 0.0
     hue: float | tuple[float, float] = 0.0
+    _: KW_ONLY
     p: float = 1.0
     numbers = 4
 

@@ -33,6 +33,7 @@ ADVICE_ON_TORCH_OPTIONS = {
     "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
     "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
     "epoch": "pass the number of the first as start_epoch=",
+    "epochs": "loop over loader.epochs(n)",
 }
 """Advice for options of PyTorch's ``DataLoader``, and for options of this library that have another name here."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from ..data_source.epoch.epochs import Epochs
 from ..data_source.epoch.iterator_views import MappedIterator
@@ -30,6 +32,11 @@ def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
         f"batches must be a Loader, a source that a pool works for or an iterator of batches, not {type(batches)}; "
         f"{remedy}"
     )
+
+
+def is_batch(batches: Any) -> bool:
+    """Return whether `batches` is one batch, an array or a nest of arrays, rather than something that gives batches."""
+    return isinstance(batches, (tuple, list, Mapping, np.ndarray))
 
 
 def converted(batches: Any, convert: Convert) -> Any:

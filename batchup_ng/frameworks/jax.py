@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from .ahead import AheadIterator
-from .handover import handed_over
+from .handover import handed_over, is_batch
 
 try:
     import jax
@@ -40,8 +40,8 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     pending computation needs it. A computation that may write into the array (``donate_argnums``) writes elsewhere.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; or an iterator of batches whose arrays
-            do not change any more.
+        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; an iterator of batches whose arrays do
+            not change any more; or one such batch, which gives a batch.
         device: The target; None for JAX's default device. A sharding makes global arrays: each process supplies its
             part of a batch. ``Loader(..., shard="auto", drop_last=True)`` gives it that part once ``jax.distributed``
             is initialized.
@@ -59,6 +59,8 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
         raise ArgumentTypeError(
             f"device must be a jax.Device, a jax.sharding.Sharding or None, not {device!r}; jax.devices()[0] is one"
         )
+    if is_batch(batches):
+        return jax.tree.map(functools.partial(_put, device=device), batches)
     return handed_over(batches, functools.partial(_ahead, device=device))
 
 

@@ -19,7 +19,7 @@ from ..batch import map_leaves
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from .ahead import AheadIterator
-from .handover import handed_over
+from .handover import handed_over, is_batch
 
 try:
     import tensorflow as tf
@@ -45,7 +45,8 @@ def to_tensorflow(batches: Any) -> Any:
     tensors of the next batch while you use this one. States count the batches handed out.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or one
+            batch, which gives a batch.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader((np.zeros((5, 3)), np.arange(5)), 4) as loader:
@@ -54,6 +55,8 @@ def to_tensorflow(batches: Any) -> Any:
     (4, 3) float64 [0 1 2 3]
     (1, 3) float64 [4]
     """
+    if is_batch(batches):
+        return _tensors(batches)
     return handed_over(batches, lambda iterator: AheadIterator(iterator, _tensors, depth=2))
 
 

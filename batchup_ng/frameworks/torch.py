@@ -22,7 +22,7 @@ from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
 from .ahead import AheadIterator
-from .handover import handed_over
+from .handover import handed_over, is_batch
 from .torch_dataloader import from_dataloader
 from .torch_ranks import RankCheck
 
@@ -44,7 +44,8 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     tensors.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; or an iterator.
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or one
+            batch, which gives a batch.
         device: The device of the tensors; None for the CPU. ``"cuda"`` is the device that is current when an epoch
             begins.
         channels_first: The images, ``(n, h, w, c)``, that become ``(n, c, h, w)``: a list of names or places in the
@@ -72,6 +73,8 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     tensors: Callable[[Any], Any] = partial(_map, _tensor)
     if _checked(channels_first):
         tensors = partial(_with_channels_first, which=channels_first)
+    if is_batch(batches):
+        return _map(lambda leaf: _moved(leaf, place, dtype), tensors(batches))
     if place.type == "cuda":
         return handed_over(batches, lambda iterator: _cuda_iterator(iterator, tensors, place, dtype))
     convert = tensors

@@ -215,8 +215,14 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
 
 def checked_buffer(size: Any, buffer_bytes: Any) -> tuple[int, int | None]:
     """Return the options of the buffer of a pool's source, checked."""
-    nbytes = None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
-    return validation.positive_int("batch_buffer_size", size), nbytes
+    return validation.positive_int("batch_buffer_size", size), checked_bytes(buffer_bytes)
+
+
+def checked_bytes(buffer_bytes: Any) -> int | None:
+    """Return the limit of the bytes ahead, checked. None is the default."""
+    if isinstance(buffer_bytes, str):
+        buffer_bytes = validation.size_in_bytes("buffer_bytes", buffer_bytes)
+    return None if buffer_bytes is None else validation.positive_int("buffer_bytes", buffer_bytes)
 
 
 def checked_timeout(timeout: Any) -> float | None:

@@ -41,7 +41,7 @@ import numpy as np
 from .. import batch as nests
 from ..data_source.epoch.runner import CLOSED_WHILE_WAITING, Runner
 from ..error_context import of_signal_handler, unless_of_signal_handler
-from ..errors import PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
+from ..errors import BufferWarning, PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
 from .task import FOREVER, Pool, Task, TaskFuture, current
@@ -87,8 +87,10 @@ class ByteBound(Holder):
     largest: int = 0  # bytes of the largest batch that was seen
     least: int = 1  # how many may be ahead if one fits; a batch larger than `buffer_bytes` is made alone
     limit: int = dataclasses.field(init=False)  # how many may be ahead now
+    by_default: bool = dataclasses.field(init=False)  # whether the user set no number of bytes, and was not told so
 
     def __post_init__(self) -> None:
+        self.by_default = self.buffer_bytes is None
         free, is_limited = BUDGET.free(), BUDGET.limit is not None
         self.limit = min(self.size, 1 if is_limited or free < self.first * SMALL_ROOM_FOR_A_BATCH else self.first)
         if self.buffer_bytes is None:
@@ -130,6 +132,14 @@ class ByteBound(Holder):
             # Reserve two: the batch in use and the one being handed over. If three fit, one may be ahead; with `least`,
             # two may be, even if only one fits.
             self.limit = min(self.size, max(self.least if fit else 1, fit - 2))
+            if self.by_default and self.limit < self.size:
+                self.by_default = False
+                warn_consumer(
+                    f"{self.limit} instead of {self.size} batches are made ahead: each has "
+                    f"{self.largest / 1e6:.3g} MB, and the buffer takes {(self.buffer_bytes or 0) / 1e6:.3g} MB of the "
+                    f"free memory; pass buffer_bytes=, or a smaller batch_size",
+                    BufferWarning,
+                )
 
 
 class PrefetchBuffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -174,6 +175,71 @@ class LoaderIterator(IteratorView):
             self._iterator.break_off(by)
         else:
             self._replaced_by = by
+
+
+class NoBatches(Iterator[Any]):
+    """An iterator without batches."""
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+    def __len__(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Do nothing: there is no epoch."""
+
+
+class LoaderEpochs(IteratorView):
+    """The batches of several epochs of a loader, one epoch after the other. It takes an iterator of the loader for each.
+
+    Args:
+        loader: The loader.
+        end: The number of the first epoch that does not belong to them.
+    """
+
+    def __init__(self, loader: Any, end: float) -> None:
+        super().__init__(NoBatches())
+        self._loader = loader
+        self._end = end
+        self._next_epoch()
+
+    def __next__(self) -> Any:
+        while True:
+            marked = self._marked
+            mark = None if marked is None else marked.mark
+            try:  # as in the base class, for a signal after the inner next has returned
+                return super().__next__()
+            except StopIteration:
+                if not self._next_epoch():
+                    raise
+            except BaseException as error:
+                try:
+                    self._taken_back(mark, error, NO_MORE_BATCHES)
+                except BaseException:  # from a second signal
+                    self._taken_back(mark, error, NO_MORE_BATCHES)
+                    raise
+                raise
+
+    def _next_epoch(self) -> bool:
+        """Begin the next epoch, if there is one. A second call begins the same one again, before its first batch."""
+        if self._loader.upcoming_epoch >= self._end:
+            return False
+        super().__init__(iter(self._loader))
+        return True
+
+    def __len__(self) -> int:
+        """Return the number of batches left in these epochs."""
+        if self._end == math.inf:
+            raise ArgumentTypeError("these epochs have no end, so they have no len(); pass their number")
+        left, number = len(self._iterator), self._loader.upcoming_epoch
+        not_begun = left > 0 and number == self._loader.epoch  # `left` is all of the next epoch
+        return left + max(0, int(self._end) - number - not_begun) * int(self._loader.batches_per_epoch)
+
+    def close(self) -> None:
+        """End the epoch under way. ``next()`` then ends the loop."""
+        self._end = 0
+        self._iterator.close()
 
 
 def called_with(fn: Callable[..., Any], batch: Any) -> Any:

@@ -28,6 +28,7 @@ class SharedByViews:
     pool: Any  # None until it is made
     kind: str  # of the pool, if the loader makes it; "" for the user's pool
     workers: int | None
+    first: int  # number of the first epoch
     next: int  # number of the epoch under way, or of the next if none is
     pool_node: Any = None  # the node whose batches the pool makes
     why: str = ""  # reason for the choice of the pool
