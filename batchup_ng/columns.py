@@ -1,7 +1,7 @@
 """Columns of a batch, chosen by name or place.
 
-A batch is a tuple of columns, which have places from 0, or a dict, whose columns have names. A negative place counts from
-the end. The form of a batch has the place or the name of each column in place of its values: ``(0, 1)``, or
+A batch is a tuple of columns, which have places from 0, or a dict, whose columns have names. A negative place counts
+from the end. The form of a batch has the place or the name of each column in place of its values: ``(0, 1)``, or
 ``{"x": "x", "y": "y"}``.
 """
 

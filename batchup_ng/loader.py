@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import validation
-from .accessors import MapStyle
-from .data_source import AbstractDataSource, ArrayDataSource, BatchIterator
+from .data_source import BatchIterator
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
@@ -35,6 +34,7 @@ from .data_source.epoch_options import (
     epoch_options,
     without_blocks,
 )
+from .data_source.of_data import source_of
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
@@ -131,7 +131,7 @@ class Loader:
         if workers is not None and kind in ("", "serial"):
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
-        source = source_of(data)
+        source = source_of(data, (WithConsumerMaps, Loader))
         self.shard_given = shard is not validation.NOT_GIVEN
         shard = shard if self.shard_given else None
         own = isinstance(shuffle, np.random.Generator)
@@ -213,10 +213,10 @@ class Loader:
         >>> with bu.Loader([np.arange(3)], 2, shuffle=1) as loader:
         ...     for (x,) in loader.epochs(2):
         ...         print(loader.epoch, x.tolist())
-        0 [2, 1]
-        0 [0]
-        1 [0, 1]
-        1 [2]
+        0 [2, 0]
+        0 [1]
+        1 [2, 1]
+        1 [0]
         """
         first = self._shared.first
         return LoaderEpochs(self, math.inf if n is None else first + validation.not_negative("n", n))
@@ -498,31 +498,3 @@ class Loader:
         for view in self._views:
             iterator = view(iterator)
         return iterator
-
-
-def source_of(data: Any) -> AbstractDataSource:
-    """Return `data` if it is a data source, otherwise a data source of its samples."""
-    if type(data).__name__ == "DataLoader":
-        raise ArgumentTypeError(
-            "data is a DataLoader of PyTorch's; batchup_ng.frameworks.torch.from_dataloader(data) runs it, or pass its "
-            "data set"
-        )
-    if isinstance(data, (str, bytes)):
-        raise ArgumentTypeError(f"data must be arrays or a data set, not {data!r:.80}")
-    if isinstance(data, (WithConsumerMaps, Loader)):
-        raise ArgumentTypeError(
-            "data must be what a pool is to work for, and this has one already; pass the source, and the pool as pool="
-        )
-    if isinstance(data, AbstractDataSource):
-        return data
-    if hasattr(data, "iloc"):
-        raise ArgumentTypeError(
-            f"data is a {type(data).__name__} of pandas, which is indexed by label, not by row; pass its columns as "
-            f"arrays: {{name: table[name].to_numpy() for name in table}}"
-        )
-    if isinstance(data, np.ndarray) or hasattr(data, "read_into"):
-        return ArrayDataSource([data])
-    of_samples = isinstance(data, (list, tuple)) and data and isinstance(data[0], (tuple, dict))
-    if isinstance(data, (list, tuple, dict)) and not of_samples:
-        return ArrayDataSource(list(data) if isinstance(data, tuple) else data)
-    return ArrayDataSource([MapStyle(data)])

@@ -166,7 +166,7 @@ OF_ANOTHER_KIND: list[Any] = [
     lambda: pad(np.array(5)),
     lambda: bu.PadColumns(0)(5),
     lambda: bu.PadColumns(0, pading="max"),
-    lambda: bu.PadColumns("x"),
+    lambda: bu.PadColumns(1.5),  # type: ignore[arg-type]
 ]
 
 
@@ -189,6 +189,22 @@ def test_lengths_and_mask_stand_behind_their_column() -> None:
     assert [part.tolist() for part in batch] == [
         [[1, 0], [2, 3]], [1, 2], [[True, False], [True, True]], [5, 6], [[7], [8]], [1, 1], [[True], [True]],
     ]  # fmt: skip
+
+
+def test_columns_are_padded_by_name() -> None:
+    pad = bu.PadColumns("ids", "type", padding_value=9, return_lengths=True, return_mask=True)
+    batch = pad(y=np.array([5, 6]), ids=[[1], [2, 3]], type=[[0], [0]])
+    assert {name: part.tolist() for name, part in batch.items()} == {
+        "y": [5, 6], "ids": [[1, 9], [2, 3]], "ids_lengths": [1, 2], "ids_mask": [[True, False], [True, True]],
+        "type": [[0], [0]], "type_lengths": [1, 1], "type_mask": [[True], [True]],
+    }  # fmt: skip
+    assert list(batch)[:4] == ["y", "ids", "ids_lengths", "ids_mask"]
+    source = bu.ArrayDataSource({"ids": bu.Ragged(np.arange(6), [0, 2, 2, 6]), "y": np.arange(3)})
+    assert source.map(bu.PadColumns("ids"))[1:3]["ids"].tolist() == [[0, 0, 0, 0], [2, 3, 4, 5]]
+    with raises(ArgumentError):
+        pad(ids=[[1]], type=[[1]], ids_mask=[1])
+    with raises(ArgumentError):
+        bu.PadColumns("idz")(ids=[[1]])
 
 
 class Sentences:

@@ -34,10 +34,10 @@ class Operation:
     """A function of a batch, for ``source.map(operation, rng="sample")``.
 
     It takes the parts of a batch, by place or by name, and returns the same parts with the images changed. The images
-    are the part ``"image"`` of a dict, else the first part: an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes
-    ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and takes
-    the name or place of the images if another part has them. Results that `uint8` cannot hold are rounded and clipped;
-    `float32` is not clipped.
+    are the part ``"image"`` of a dict, else the first part: an array ``(n, height, width, channels)``, or ``(n, height,
+    width)``, which becomes ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains
+    operations, and takes the name or place of the images if another part has them. Results that `uint8` cannot hold are
+    rounded and clipped; `float32` is not clipped.
 
     Raises:
         ArgumentTypeError: the images are no such array, or ``rng="sample"`` is missing.
@@ -186,7 +186,8 @@ class compose(Operation):
         return parts if named else tuple(parts.values())
 
     def __repr__(self) -> str:
-        chosen = [f"{name}={value!r}" for name, value in (("image", self.image), ("label", self.label)) if value is not None]
+        parts = (("image", self.image), ("label", self.label))
+        chosen = [f"{name}={value!r}" for name, value in parts if value is not None]
         return f"compose({', '.join([*map(repr, self.operations), *chosen])})"
 
 

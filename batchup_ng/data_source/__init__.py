@@ -19,9 +19,10 @@ from .error_list import write_errors
 from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
 from .functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .iterable import CallableDataSource, IteratorDataSource
+from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, RandomAccessDataSource, SubsetDataSource, ZipDataSource
 from .reduce import batch_map_concat, batch_map_mean
-from .source import AbstractDataSource, PlannedDataSource
+from .source import AbstractDataSource
 
 __all__ = [
     "AbstractDataSource",

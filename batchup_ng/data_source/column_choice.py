@@ -36,7 +36,9 @@ def dropped(node: Node, columns: Sequence[Any]) -> Node:
 def renamed(node: Node, names: Any) -> ColumnsNode:
     """Return the node whose columns have other names."""
     if not isinstance(names, Mapping) or not all(isinstance(name, str) for name in names.values()):
-        raise ArgumentTypeError(f"names must be a dict of new names by the present ones, not {names!r}; {{'x': 'image'}}")
+        raise ArgumentTypeError(
+            f"names must be a dict of new names by the present ones, not {names!r}; {{'x': 'image'}}"
+        )
     column_names("names", list(names))
     return ColumnsNode(node, ChosenColumns(names=dict(names)))
 

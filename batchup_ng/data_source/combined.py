@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..graph.choice import ChoiceNode
 from ..graph.composite import CompositeNode
-from .source import AbstractDataSource, PlannedDataSource, nodes_in
+from .planned import PlannedDataSource
+from .source import AbstractDataSource, nodes_in
 
 
 class CompositeDataSource(PlannedDataSource, node=CompositeNode):

@@ -10,7 +10,8 @@ from ..graph.columns import ColumnsNode
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
-from .source import AbstractDataSource, PlannedDataSource, node_of
+from .planned import PlannedDataSource
+from .source import AbstractDataSource, node_of
 
 
 class MapDataSource(PlannedDataSource, node=MapNode):

@@ -12,7 +12,7 @@ from ..batch import as_batch
 from ..columns import column_names, picked
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.calls import call
+from ..graph.map import call
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
 from .looking import read_in_order

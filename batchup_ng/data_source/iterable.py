@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentTypeError
 from ..graph.streams import CallableNode, IteratorNode
-from .source import PlannedDataSource
+from .planned import PlannedDataSource
 
 
 class CallableDataSource(PlannedDataSource, node=CallableNode):

@@ -14,7 +14,8 @@ from ..graph.rows import NO_USER_METHODS, UserMethods, sampler_for
 from ..graph.user import PACKAGE, UserRowsNode
 from ..sampling.base import AbstractSampler
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
-from .source import AbstractDataSource, PlannedDataSource, node_of, nodes_in
+from .planned import PlannedDataSource
+from .source import AbstractDataSource, node_of, nodes_in
 
 
 class RandomAccessDataSource(PlannedDataSource):

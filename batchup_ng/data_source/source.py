@@ -7,33 +7,26 @@ source names its kind of node when its class is made.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..faults.policy import ErrorPolicy
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
 from ..graph.user import UserNode, refuse_methods_of_nodes
-from ..memory.leases import FRESH
-from ..randomness import BatchKey
-from ..sampling.plans.epoch import BatchPlan
 from .column_choice import dropped, renamed, selected, with_column
 from .composing import repeated, split_nodes, subset_of
-from .epoch.epochs import Epochs, one_epoch, series_of_epochs
-from .epoch.iterator import BatchIterator
-from .epoch.opening import epoch_plan
-from .epoch_options import EPOCH_0, epoch_options
 from .filtering import filtered
 from .looking import columns_of, length_of, looked_at, read_in_order
 from .reduce import ProgressFunction, batch_map_concat, batch_map_mean, shown_epoch
+
+if TYPE_CHECKING:
+    from .planned import PlannedDataSource
 
 
 class AbstractDataSource:
@@ -130,9 +123,9 @@ class AbstractDataSource:
                 differ in length from each other or from its arguments.
 
         >>> import numpy as np, batchup_ng as bu
-        >>> people = bu.ArrayDataSource({"age": np.array([20, 40]), "name": np.array(["Ann", "Bo"])})
-        >>> people.map(lambda age: age / 100, on="age")[0]
-        {'age': 0.2, 'name': 'Ann'}
+        >>> people = bu.ArrayDataSource({"age": np.array([20, 40]), "label": np.array([0, 1])})
+        >>> people.map(lambda age: age / 100, on="age")[0:2]
+        {'age': array([0.2, 0.4]), 'label': array([0, 1])}
         """
         return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes, on=on, out=out))
 
@@ -210,8 +203,8 @@ class AbstractDataSource:
                 before.
 
         >>> import numpy as np, batchup_ng as bu
-        >>> bu.ArrayDataSource([np.arange(2), np.arange(2)]).rename({0: "x", 1: "y"})[1]
-        {'x': 1, 'y': 1}
+        >>> bu.ArrayDataSource([np.arange(2), np.arange(2)]).rename({0: "x", 1: "y"})[0:2]
+        {'x': array([0, 1]), 'y': array([0, 1])}
         """
         return self._followed_by(renamed(self.node, names))
 
@@ -230,8 +223,8 @@ class AbstractDataSource:
 
         >>> import numpy as np, batchup_ng as bu
         >>> boxes = bu.ArrayDataSource({"width": np.array([2, 3]), "height": np.array([5, 7])})
-        >>> boxes.with_column("area", lambda width, height: width * height)[1]
-        {'width': 3, 'height': 7, 'area': 21}
+        >>> boxes.with_column("area", lambda width, height: width * height)[0:2]
+        {'width': array([2, 3]), 'height': array([5, 7]), 'area': array([10, 21])}
         """
         return self._followed_by(with_column(self.node, name, values, on))
 
@@ -391,179 +384,13 @@ class AbstractDataSource:
         return batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)
 
 
-class PlannedDataSource(AbstractDataSource):
-    """A source of the library: over arrays, over other sources, or with a pool. It opens epochs.
-
-    It has a plan if all nodes of its graph have random access; otherwise it streams.
-    """
-
-    _faces: ClassVar[dict[type[Node], type[PlannedDataSource]]] = {}
-    _node: Any  # of the kind that the class names
-    _asks_fingerprint = False
-
-    def __init_subclass__(cls, node: type[Node] | None = None, **options: Any) -> None:
-        """Note which class shows this kind of node."""
-        super().__init_subclass__(**options)
-        if node is not None:
-            PlannedDataSource._faces[node] = cls
-
-    def _show(self, node: Any) -> None:
-        """Become the source that shows `node`."""
-        node.name = type(self).__name__
-        self._node = node
-
-    @property
-    def node(self) -> Node:
-        """The node of this source in a graph."""
-        made: Node | None = vars(self).get("_node")
-        return self._users_node() if made is None else made
-
-    def _users_node(self) -> Node:
-        return UserNode(self)
-
-    def fingerprint(self) -> list[Any]:
-        """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists."""
-        return self.node.fingerprint()
-
-    @property
-    def is_random_access(self) -> bool:
-        """Whether batches can be made from row indices, in any order."""
-        return self.node.is_random_access
-
-    def num_samples(self, **kwargs: Any) -> Any:
-        """Return the number of samples in an epoch: an int, ``numpy.inf``, or None if it is not known."""
-        return self.node.num_samples(**kwargs)
-
-    def batch_indices_iterator(self, batch_size: int, shuffle: Any = None, **options: Any) -> Iterator[Any]:
-        """Return an iterator of the rows of each batch: ``(n,) int``, or a nest for sources that combine others.
-
-        The arguments are as for ``plan``.
-        """
-        if not self.is_random_access:
-            raise self.node.no_random_access("batch_indices_iterator")
-        return (planned.rows for planned in self.plan(batch_size, shuffle, **options))
-
-    def samples_by_indices_nomapping(self, indices: Any) -> Any:
-        """Return the batch of the rows `indices`, as the plan has them."""
-        if not self.is_random_access:
-            raise self.node.no_random_access("samples_by_indices_nomapping")
-        return self.node.read(indices, BatchKey(), FRESH)
-
-    def samples_by_indices(self, indices: Any) -> Any:
-        """Return the batch of `indices`, which number the rows that the samplers draw from."""
-        return self.node.samples_by_indices(indices)
-
-    @validation.known_names()
-    def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = EPOCH_0, drop_last: bool = False) -> BatchPlan:
-        """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
-
-        The arguments are as for :meth:`batch_iterator`.
-
-        Raises:
-            TypeError: the source has no random access.
-        """
-        return epoch_plan(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last).opened())
-
-    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
-    def batch_iterator(
-        self,
-        batch_size: int,
-        shuffle: Any = None,
-        *,
-        epoch: int = EPOCH_0,
-        drop_last: bool = False,
-        shard: Any = None,
-        uneven: str = "pad",
-        pad_mask: bool = False,
-        on_error: str | ErrorPolicy | None = None,
-        state: Any = None,
-        **own: Any,
-    ) -> BatchIterator:
-        """Return an iterator of the batches of one epoch. A pool begins to make them now.
-
-        Args:
-            batch_size: Samples per batch. The last batch may have fewer.
-            shuffle: None: in order. An int: a seed; the order is a function of it and of `epoch`. True: the seed is
-                drawn from NumPy's global state when the epoch opens; a ``numpy.random.Generator``: from that. A
-                ``RandomState``: the order is drawn from it, exactly as in BatchUp. ``("blocks", seed)``: a function of
-                the seed, with a :class:`~batchup_ng.BlockShuffleSampler`. The accessors choose its blocks, which are
-                cheap to read together, and how many to mix at a time. ``"blocks"`` draws its seed as True does.
-            epoch: Number of the epoch. With a seed, each number has its own order; :meth:`epochs` counts the numbers.
-                If only `state` is given, its number applies.
-            drop_last: Whether to leave out a last batch that is not whole.
-            shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes. All have the same number of
-                batches, and batch k of rank r is batch k·world + r of all. ``"auto"`` reads the environment that
-                torchrun, JAX, MPI or SLURM set.
-            uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do if the samples at the end cannot be divided evenly;
-                see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
-            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. The
-                n samples are the planned ones, even if maps return more or fewer, without those that
-                ``on_error="skip"`` left out.
-            on_error: Action on samples that cannot be made: ``"raise"`` an error that names the sample, the default;
-                ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. The default of a
-                pool's source is the policy given to ``parallel_data_source``.
-            state: Resume from this result of ``state_dict`` of an iterator of this epoch, here or elsewhere.
-            **own: Options for the user's function in a :class:`~batchup_ng.CallableDataSource`, if there is one.
-
-        Raises:
-            ArgumentError: the batch size is below 1, or an option has a value that is not allowed.
-            ArgumentTypeError: an option is misspelt, or of a wrong kind.
-            StateError: the state is damaged, or belongs to another source, order, seed or epoch.
-        """
-        began = time.perf_counter()
-        options = epoch_options(batch_size, shuffle, epoch, drop_last, shard, uneven, pad_mask, on_error, own)
-        iterator = one_epoch(self.node, options, state)
-        iterator.start_seconds = time.perf_counter() - began
-        return iterator
-
-    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
-    def epochs(
-        self,
-        n: int | None,
-        batch_size: int,
-        shuffle: Any = None,
-        *,
-        start: int = 0,
-        drop_last: bool = False,
-        shard: Any = None,
-        uneven: str = "pad",
-        pad_mask: bool = False,
-        on_error: str | ErrorPolicy | None = None,
-        state: Any = None,
-        **own: Any,
-    ) -> Epochs:
-        """Return an iterator of epochs. Each is an iterator of its batches, and its ``epoch`` is its number.
-
-        A pool keeps its buffer full from one epoch to the next: when all batches of an epoch are under way, it makes
-        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (With a
-        ``RandomState``, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for the next
-        epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect these
-        iterators in a list; loop over one after the other.
-
-        Args:
-            n: Number of epochs; None for no end.
-            batch_size: This and the other arguments not listed here are as for :meth:`batch_iterator`.
-            start: Number of the first epoch.
-            state: Resume from this result of ``state_dict`` of one of the iterators, in the middle of its epoch, and
-                continue with the epochs that follow. `n` counts from `start`, so a restarted program makes the same
-                call.
-
-        Raises:
-            StateError: the state is damaged, or belongs to an epoch that is not in this range.
-
-        >>> import numpy as np, batchup_ng as bu
-        >>> for batches in bu.ArrayDataSource([np.arange(3)]).epochs(2, batch_size=2):
-        ...     print(batches.epoch, [x.tolist() for (x,) in batches])
-        0 [[0, 1], [2]]
-        1 [[0, 1], [2]]
-        """
-        options = epoch_options(batch_size, shuffle, start, drop_last, shard, uneven, pad_mask, on_error, own)
-        return series_of_epochs(self.node, options, n, state)
+FACES: dict[type[Node], type[PlannedDataSource]] = {}
+"""The class of sources that shows each kind of node. Each class adds itself."""
 
 
 def shown(node: Node) -> PlannedDataSource:
     """Return the source that shows `node`, a node of the library."""
-    made = object.__new__(PlannedDataSource._faces[type(node)])
+    made = object.__new__(FACES[type(node)])
     made._show(node)
     return made
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ..accessors.storage.remote import is_remote
+from ..data_source.of_data import source_of
 from ..display import progress_bar
 from ..errors import ArgumentError
 from ..faults.policy import ErrorPolicy, error_policy
-from ..loader import Loader, source_of
+from ..loader import Loader
 from ..validation import known_names, path_text, positive_int, size_in_bytes, true_or_false
 from ..work_pool import AbstractWorkerPool
+from ..work_pool.parallel import WithConsumerMaps
 from .job import Job, Journal
 from .partial import Partial
 from .prepared import contents_of, prepared
@@ -125,7 +127,7 @@ def convert(
     if error_policy(on_error).action == "replace":
         raise ArgumentError("on_error must be 'raise' or 'skip', not 'replace', by which rows would be written twice")
     overwrite = true_or_false("overwrite", overwrite)
-    data = prepared(source_of(source), size, quality)
+    data = prepared(source_of(source, (WithConsumerMaps, Loader)), size, quality)
     about = {"version": JOURNAL_VERSION, **contents_of(data), "batch_size": batch_size, "options": given}
     loader = Loader(data, batch_size, pool=pool, workers=workers, on_error=on_error)
     with Partial(target) as partial, loader:

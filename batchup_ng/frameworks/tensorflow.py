@@ -45,8 +45,8 @@ def to_tensorflow(batches: Any) -> Any:
     tensors of the next batch while you use this one. States count the batches handed out.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or one
-            batch, which gives a batch.
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or
+            one batch, which gives a batch.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader((np.zeros((5, 3)), np.arange(5)), 4) as loader:

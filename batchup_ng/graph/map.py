@@ -22,9 +22,30 @@ from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .calls import call
 from .node import Node, Streaming, Traits
 from .wrapped import SameOrderNode
+from .wrong_calls import check_call
+
+
+def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, chooses: str = "on") -> Any:
+    """Call a function with the parts of a batch or sample, by name for a dict.
+
+    Args:
+        fn: The function.
+        batch: A tuple, a dict, or a list that stands for a tuple.
+        keywords: Further arguments.
+        chooses: The user's option that chooses columns, for an error; "" if there is none.
+
+    Raises:
+        MapCallError: the function does not take these parts.
+    """
+    placed, named = ((), batch) if isinstance(batch, Mapping) and type(batch) is not tuple else (batch, {})
+    try:
+        return fn(*placed, **named, **(keywords or {}))
+    except TypeError as error:
+        if type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            check_call(fn, tuple(placed), {**named}, {**(keywords or {})}, chooses)
+        raise  # an error inside of `fn`
 
 
 class MapNode(SameOrderNode):
@@ -193,7 +214,7 @@ class CollateNode(MapNode):
         return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),))
+        result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),), chooses="")
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")

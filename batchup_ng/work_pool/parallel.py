@@ -22,7 +22,8 @@ from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.runner import Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.looking import key_in_order, read_in_order
-from ..data_source.source import AbstractDataSource, PlannedDataSource
+from ..data_source.planned import PlannedDataSource
+from ..data_source.source import AbstractDataSource
 from ..display import arguments
 from ..errors import ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
@@ -155,11 +156,11 @@ class ParallelNode(PoolNode):
 class WithConsumerMaps(PlannedDataSource):
     """A source whose batches a pool makes, with maps after the pool.
 
-    Its ``map``, ``map_samples``, ``collate``, ``select``, ``drop`` and ``rename`` return such a source too. A function is called in the consumer's
-    process, in its ``next``, and its results are handed out unchanged. Use such maps to hand batches over to a
-    framework, and for views. Put slow work before the pool. The function gets the same random numbers as before the
-    pool. A map may return another number of samples. ``collate`` gets each sample as a tuple of rows, regardless of the
-    data set. An exception names the map and the batch; ``on_error=`` does not apply to it.
+    Its ``map``, ``map_samples``, ``collate``, ``select``, ``drop`` and ``rename`` return such a source too. A function
+    is called in the consumer's process, in its ``next``, and its results are handed out unchanged. Use such maps to
+    hand batches over to a framework, and for views. Put slow work before the pool. The function gets the same random
+    numbers as before the pool. A map may return another number of samples. ``collate`` gets each sample as a tuple of
+    rows, regardless of the data set. An exception names the map and the batch; ``on_error=`` does not apply to it.
     """
 
     _node: PoolNode

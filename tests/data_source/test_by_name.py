@@ -124,7 +124,7 @@ def test_pools_give_the_same_dicts_large_ones_in_slots(pools: list[AbstractWorke
 
 
 def test_padding_by_number_is_refused_and_dicts_become_sources() -> None:
-    with raises(bu.ArgumentTypeError):
+    with raises(bu.ArgumentError):
         next(named().map(bu.PadColumns(0)).batch_iterator(3))
     assert list(next(bu.coerce_data_source({"image": X}).batch_iterator(3))) == ["image"]
 

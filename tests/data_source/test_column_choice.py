@@ -17,7 +17,11 @@ from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
 N = 23
-DATA = {"age": np.arange(N) * 1.5, "image": np.arange(N * 12, dtype=np.uint8).reshape(N, 2, 2, 3), "label": np.arange(N) % 4}
+DATA = {
+    "age": np.arange(N) * 1.5,
+    "image": np.arange(N * 12, dtype=np.uint8).reshape(N, 2, 2, 3),
+    "label": np.arange(N) % 4,
+}
 
 
 def named() -> Any:
@@ -43,7 +47,11 @@ def assert_batch(batch: Any, expected: Any) -> None:
     assert type(batch) is type(expected)
     if isinstance(expected, dict):
         assert list(batch) == list(expected)
-    pairs = zip(batch.values(), expected.values(), strict=True) if isinstance(batch, dict) else zip(batch, expected, strict=True)
+    pairs = (
+        zip(batch.values(), expected.values(), strict=True)
+        if isinstance(batch, dict)
+        else zip(batch, expected, strict=True)
+    )
     for column, of_all in pairs:
         assert column.dtype == of_all.dtype
         np.testing.assert_array_equal(column, of_all[rows])
@@ -62,7 +70,9 @@ class TestChosen(SourceContract):
     hidden=st.booleans(),
     data=st.data(),
 )
-def test_a_map_of_columns_leaves_the_others_as_they_are(keys: list[str], by_place: bool, hidden: bool, data: Any) -> None:
+def test_a_map_of_columns_leaves_the_others_as_they_are(
+    keys: list[str], by_place: bool, hidden: bool, data: Any
+) -> None:
     names: list[Any] = list(DATA)
     on: Any = [names.index(key) - data.draw(st.sampled_from([0, len(names)])) for key in keys] if by_place else keys
     source = placed() if by_place else named()
@@ -98,11 +108,16 @@ def test_results_replace_some_columns_and_become_others() -> None:
     assert_batch(one_batch(mapped), {**DATA, "age": DATA["label"], "old": DATA["age"]})
     mapped = placed().map(lambda age: (age, age), on=0, out=[3, 2])
     assert_batch(one_batch(mapped), (DATA["age"], DATA["image"], DATA["age"], DATA["age"]))
-    assert_batch(one_batch(named().map(lambda age: age.astype(int), on="age", out="label")), {**DATA, "label": DATA["age"].astype(int)})
+    assert_batch(
+        one_batch(named().map(lambda age: age.astype(int), on="age", out="label")),
+        {**DATA, "label": DATA["age"].astype(int)},
+    )
 
 
 def test_samples_are_mapped_by_columns_too() -> None:
-    source = named().map_samples(lambda age, label: (age + label, age * label), on=["age", "label"], out=["sum", "product"])
+    source = named().map_samples(
+        lambda age, label: (age + label, age * label), on=["age", "label"], out=["sum", "product"]
+    )
     expected = {**DATA, "sum": DATA["age"] + DATA["label"], "product": DATA["age"] * DATA["label"]}
     assert_batch(one_batch(source), expected)
     drawn = named().map_samples(lambda age, rng: age + rng.integers(100, 200), on="age", rng="sample")
@@ -156,7 +171,9 @@ def test_columns_are_selected_dropped_and_renamed(hidden: bool, data: Any) -> No
     names = list(DATA)
     some = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     source, by_place = (opaque(named()), opaque(placed())) if hidden else (named(), placed())
-    source = data.draw(st.sampled_from([source, source.subset(np.arange(N)), source.concat(source).subset(np.arange(N))]))
+    source = data.draw(
+        st.sampled_from([source, source.subset(np.arange(N)), source.concat(source).subset(np.arange(N))])
+    )
     places = [names.index(name) for name in some]
     assert_batch(one_batch(source.select(*some)), {name: DATA[name] for name in some})
     assert_batch(one_batch(by_place.select(*places)), tuple([DATA[name] for name in some]))
@@ -187,10 +204,12 @@ class Counted:
 
 
 @pytest.mark.parametrize("way", [
-    lambda source: source.select("y"), lambda source: source.drop("x"), lambda source: source.subset([3, 1, 2]).select("y"),
+    lambda source: source.select("y"), lambda source: source.drop("x"),
+    lambda source: source.subset([3, 1, 2]).select("y"),
     lambda source: source.concat(source).drop("x"), lambda source: source.rename({"x": "z"}).drop("z"),
     lambda source: source.zip(bu.ArrayDataSource({"w": np.arange(9)})).select("y", "w"),
-    lambda source: source.map(lambda x: x, on="x").select("y"), lambda source: source.with_column("w", np.arange(9)).drop("x"),
+    lambda source: source.map(lambda x: x, on="x").select("y"),
+    lambda source: source.with_column("w", np.arange(9)).drop("x"),
     lambda source: source.split([0.5, 0.5], 1)[0].select("y"),
 ])  # fmt: skip
 def test_columns_that_are_left_out_are_not_read(way: Any) -> None:
@@ -211,18 +230,28 @@ def test_a_random_crop_does_not_change_with_the_columns_beside_it(tmp_path: Any)
     pictures = bu.ImageFiles([tmp_path / f"{i}.png" for i in range(6)], 8, crop="random")
     source = bu.ArrayDataSource({"label": np.arange(6), "image": pictures})
     of_two = next(source.map(lambda **batch: batch).select("image").map(lambda **b: b).batch_iterator(6, shuffle=1))
-    of_one = next(source.select("image").map(lambda **b: b).map(lambda **b: b).map(lambda **b: b).batch_iterator(6, shuffle=1))
+    of_one = next(
+        source.select("image").map(lambda **b: b).map(lambda **b: b).map(lambda **b: b).batch_iterator(6, shuffle=1)
+    )
     np.testing.assert_array_equal(of_two["image"], of_one["image"])
 
 
 def test_a_column_is_added_from_an_array_or_a_function() -> None:
     extra = np.arange(N) ** 2
     assert_batch(one_batch(named().with_column("extra", extra)), {**DATA, "extra": extra})
-    assert_batch(one_batch(named().with_column("age", extra)), {"image": DATA["image"], "label": DATA["label"], "age": extra})
+    assert_batch(
+        one_batch(named().with_column("age", extra)), {"image": DATA["image"], "label": DATA["label"], "age": extra}
+    )
     assert_batch(one_batch(placed().with_column(3, extra)), (*DATA.values(), extra))
-    assert_batch(one_batch(named().with_column("sum", lambda label, age: age + label)), {**DATA, "sum": DATA["age"] + DATA["label"]})
+    assert_batch(
+        one_batch(named().with_column("sum", lambda label, age: age + label)),
+        {**DATA, "sum": DATA["age"] + DATA["label"]},
+    )
     assert_batch(one_batch(named().with_column("age", lambda age: age + 1)), {**DATA, "age": DATA["age"] + 1})
-    assert_batch(one_batch(named().with_column("most", np.maximum, on=["age", "label"])), {**DATA, "most": np.maximum(DATA["age"], DATA["label"])})
+    assert_batch(
+        one_batch(named().with_column("most", np.maximum, on=["age", "label"])),
+        {**DATA, "most": np.maximum(DATA["age"], DATA["label"])},
+    )
     half = named().subset(np.arange(N)[::-1]).with_column("place", np.arange(N))
     assert_batch(one_batch(half), {**{name: column[::-1] for name, column in DATA.items()}, "place": np.arange(N)})
 
@@ -234,7 +263,12 @@ def test_columns_tell_dtype_and_shape_of_any_source() -> None:
         return {name: (str(column.dtype), tuple(column.shape)) for name, column in parts}
 
     expected = {"age": ("float64", (N,)), "image": ("uint8", (N, 2, 2, 3)), "label": ("int64", (N,))}
-    for source in (named(), opaque(named()), named().subset(np.arange(N)), bu.SerialPool().parallel_data_source(named())):
+    for source in (
+        named(),
+        opaque(named()),
+        named().subset(np.arange(N)),
+        bu.SerialPool().parallel_data_source(named()),
+    ):
         assert told(source) == expected
     assert told(placed()) == dict(enumerate(expected.values()))
     assert told(named().subset([1, 2]).map(lambda image: image / 2, on="image"))["image"] == ("float64", (2, 2, 2, 3))
@@ -257,10 +291,12 @@ def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractW
         "map takes_age takes (age), the batch has age, image, label: pass on='age'": named().map(takes_age),
         "map takes_age takes (age), the batch has 3 columns: pass on= with the places of the": placed().map(takes_age),
         "map takes_two takes (a, b), the batch has age, image, label: pass on= with the names": named().map(takes_two),
-        "map takes_two takes (a, b), the batch has 2 columns; it is also called with rng=": placed().map(takes_two, on=[0, 1], rng="sample"),
+        "takes (a, b), the batch has 2 columns; it is also called with rng=": placed().map(
+            takes_two, on=[0, 1], rng="sample"
+        ),
         "pass on=['age', 'label']": named().map(lambda age, label, scale=1: (age, label)),
         "map_samples": named().map_samples(takes_age),
-        "it is also called with rng=, so rename that column": named().rename({"age": "rng"}).map(lambda **b: b, rng="sample"),
+        "so rename that column": named().rename({"age": "rng"}).map(lambda **b: b, rng="sample"),
     }  # fmt: skip
     for message, source in cases.items():
         for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
@@ -342,7 +378,12 @@ def test_streams_have_columns_too() -> None:
     def batches(batch_size: int) -> Any:
         yield from named().batch_iterator(batch_size)
 
-    stream = bu.CallableDataSource(batches).map(lambda age: age * 2, on="age", out="twice").rename({"label": "y"}).drop("image")
+    stream = (
+        bu.CallableDataSource(batches)
+        .map(lambda age: age * 2, on="age", out="twice")
+        .rename({"label": "y"})
+        .drop("image")
+    )
     for batch, plain in zip(stream.batch_iterator(5), named().batch_iterator(5), strict=True):
         assert list(batch) == ["age", "y", "twice"]
         np.testing.assert_array_equal(batch["twice"], plain["age"] * 2)

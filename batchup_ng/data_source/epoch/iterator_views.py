@@ -191,7 +191,7 @@ class NoBatches(Iterator[Any]):
 
 
 class LoaderEpochs(IteratorView):
-    """The batches of several epochs of a loader, one epoch after the other. It takes an iterator of the loader for each.
+    """The batches of several epochs of a loader, one after the other. It asks the loader for an iterator of each.
 
     Args:
         loader: The loader.
