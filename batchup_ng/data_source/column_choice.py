@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -62,10 +63,9 @@ def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
 
 def _parameters(fn: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters of a function, which name columns."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except ValueError:
-        parameters = []
+    parameters: list[inspect.Parameter] = []
+    with contextlib.suppress(ValueError):  # `fn` has no signature
+        parameters = list(inspect.signature(fn).parameters.values())
     names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
     if not names:
         raise ArgumentError(

@@ -20,7 +20,8 @@ class ColumnsNode(SameOrderNode):
 
     def __init__(self, source: Node, columns: ChosenColumns) -> None:
         super().__init__(source)
-        self.columns = self.fn = columns
+        self.columns = columns
+        self.fn = columns.chosen  # named in errors
         self.form()  # raises for columns that do not exist, if they are known
 
     def form(self) -> Any:

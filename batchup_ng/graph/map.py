@@ -39,12 +39,13 @@ def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None 
     Raises:
         MapCallError: the function does not take these parts.
     """
-    placed, named = ((), batch) if isinstance(batch, Mapping) and type(batch) is not tuple else (batch, {})
+    by_place = type(batch) is tuple or not isinstance(batch, Mapping)
     try:
-        return fn(*placed, **named, **(keywords or {}))
+        return fn(*batch, **(keywords or {})) if by_place else fn(**batch, **(keywords or {}))
     except TypeError as error:
         if type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            check_call(fn, tuple(placed), {**named}, {**(keywords or {})}, chooses)
+            placed, named = (tuple(batch), {}) if by_place else ((), {**batch})
+            check_call(fn, placed, named, {**(keywords or {})}, chooses)
         raise  # an error inside of `fn`
 
 

@@ -179,7 +179,7 @@ class ZipNode(_JoinedNode):
             return None
         keys = keys_in(form, names)
         of_sources = [[key for key in keys if key in source.form()] for source in self.sources]
-        parts = [source.only(own) for source, own in zip(self.sources, of_sources, strict=True) if own]
+        parts: list[Any] = [source.only(own) for source, own in zip(self.sources, of_sources, strict=True) if own]
         if None in parts or [key for own in of_sources for key in own] != keys:
             return None
         return parts[0] if len(parts) == 1 else ZipNode(parts)
