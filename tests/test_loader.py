@@ -110,6 +110,9 @@ def test_an_accessor_alone_is_read_as_in_a_source(tmp_path: Path) -> None:
         {"shuffle": True, "shard": (0, 2)},
         {"on_error": "ignore"},
         {"data": 5},
+        {"buffer_bytes": 0},
+        {"buffer_bytes": "many"},
+        {"epochs": 3},
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
@@ -140,6 +143,77 @@ def test_the_buffer_is_full_across_the_seam() -> None:
             next(iterator)
         for _ in range(9):  # two more than this epoch has, which is not at its end
             assert made.acquire(timeout=600)
+
+
+@pytest.mark.parametrize("shuffle", [None, 7, np.random.RandomState])
+def test_a_loop_over_epochs_is_the_loops_over_each(shuffle: Any, pools: list[AbstractWorkerPool]) -> None:
+    def shuffled() -> Any:
+        return shuffle(3) if isinstance(shuffle, type) else shuffle
+
+    for pool in pools:
+        with bu.Loader([X], 8, shuffle=shuffled(), pool=pool, start_epoch=2) as each:
+            expected = [(each.epoch, numbers([batch])) for _ in range(3) for batch in each]
+        with bu.Loader([X], 8, shuffle=shuffled(), pool=pool, start_epoch=2) as loader:
+            epochs = loader.epochs(3)
+            assert [(loader.epoch, numbers([batch])) for batch in epochs] == expected
+            assert list(epochs) == list(loader.epochs(3)) == list(loader.epochs(0)) == []
+            assert len(list(itertools.islice(loader.epochs(None), 20))) == 20
+
+
+@given(taken=st.integers(0, 21), stopped=st.booleans())
+def test_epochs_go_on_from_a_state_and_count_what_is_left(taken: int, stopped: bool) -> None:
+    with bu.Loader([X], 8, shuffle=7, pool="serial") as loader:
+        epochs = loader.epochs(3)
+        assert len(epochs) == 21
+        got = [numbers([batch]) for batch in itertools.islice(epochs, taken)]
+        assert len(epochs) == 21 - taken
+        if stopped and taken == 21:
+            assert list(epochs) == []
+        state = loader.state_dict()
+    with bu.Loader([X], 8, shuffle=7, pool="serial") as other:
+        other.load_state_dict(state)
+        rest = other.epochs(3)
+        assert len(rest) == 21 - taken
+        got += [numbers([batch]) for batch in rest]
+    with bu.Loader([X], 8, shuffle=7, pool="serial") as whole:
+        assert got == [numbers([batch]) for _ in range(3) for batch in whole]
+
+
+def test_epochs_of_a_view_and_their_end(loader: bu.Loader) -> None:
+    doubled = [2 * n for _ in range(2) for n in numbers(loader)]
+    loader.set_epoch(0)
+    assert numbers(loader.map(lambda x: (2 * x,)).epochs(2)) == doubled
+    with loader.epochs(9) as epochs:
+        next(epochs)
+        assert loader.epoch == epochs.epoch == 2
+    assert list(epochs) == []
+    with raises(ArgumentTypeError):
+        len(loader.epochs(None))
+    with raises(ArgumentError):
+        loader.epochs(-1)
+    broken = loader.epochs(9)
+    next(broken)
+    next(iter(loader))
+    with raises(PoolClosed):
+        next(broken)
+    with bu.Loader([np.arange(0)], 4, pool="serial") as empty:
+        assert list(empty.epochs(3)) == []
+
+
+def test_bytes_ahead_are_bounded_and_a_default_that_leaves_less_is_told_of_once(monkeypatch: Any) -> None:
+    data = [np.zeros((40, 1000))]
+    with bu.Loader(data, 1, pool="threads", workers=1, buffer=10, buffer_bytes="50kB") as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert iterator.ahead() <= 5
+    monkeypatch.setattr("batchup_ng.work_pool.prefetch_buffer.MAX_BYTES_AHEAD", 50_000)
+    with bu.WorkerThreadPool(1) as pool:
+        source = pool.parallel_data_source(bu.ArrayDataSource(data), 10)
+        with warns(bu.BufferWarning):
+            assert len(list(source.batch_iterator(1))) == 40
+        assert len(list(source.batch_iterator(1, epoch=1))) == 40  # once is enough
+        few = pool.parallel_data_source(bu.ArrayDataSource(data), 2)
+        assert len(list(few.batch_iterator(1))) == 40  # as many as were asked for
 
 
 def test_len_and_epoch(loader: bu.Loader) -> None:

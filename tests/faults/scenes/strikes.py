@@ -344,6 +344,32 @@ def a_loader(kind: str, width: int, steps: Steps) -> int:
         return each_strike(act, steps)
 
 
+def epochs_of_a_loader(kind: str, width: int, steps: Steps) -> int:
+    """A loop over the batches of two epochs is struck, and goes on; its state goes on as well."""
+    expected = [n for epoch in range(2) for n in rows(wide(width).batch_iterator(BATCH, shuffle=7, epoch=epoch))]
+    with make_pool(kind) as pool:
+
+        def act(strike: Strike) -> None:
+            got: list[int] = []
+            iterator = None
+            with bu.Loader(wide(width), BATCH, shuffle=7, pool=pool, buffer=3) as loader:
+                with Noticed(strike):
+                    iterator = loader.epochs(2)
+                    for batch in iterator:
+                        got += rows([batch])
+                        del batch
+                ahead = bu.Loader(wide(width), BATCH, shuffle=7, pool="serial")
+                ahead.load_state_dict(loader.state_dict())
+                rest = rows(ahead.epochs(2))
+                assert got + rest == expected, f"a state: {got} + {rest}"
+                if strike.done and iterator is not None:
+                    with contextlib.suppress(bu.PoolClosed):
+                        got += rows(iterator)
+                        assert got == expected, f"the same loop: {got}"
+
+        return each_strike(act, steps)
+
+
 class Breaks:
     """A map that lets `strike` begin and raises a ``KeyboardInterrupt`` itself, in its third call."""
 
@@ -417,7 +443,7 @@ def a_second_signal_in_a_stream() -> int:
     return each_strike(act, Steps())
 
 
-ACTS = {act.__name__: act for act in (a_loader, an_iterator, a_state, an_end, a_stream)}
+ACTS = {act.__name__: act for act in (a_loader, epochs_of_a_loader, an_iterator, a_state, an_end, a_stream)}
 
 
 def each_act(kind: str, width: int, every: int, first: int, number: int, lines: bool) -> dict[str, int]:
