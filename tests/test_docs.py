@@ -77,6 +77,16 @@ def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_pat
         assert expected is None or got == expected, f"docs/{page}.md, below this block:\n{code}"
 
 
+def test_the_ten_lines_of_the_readme_run_as_they_stand() -> None:
+    blocks = [fence[2] for fence in FENCE.finditer((DOCS.parent / "README.md").read_text(encoding="utf-8"))]
+    code = next(block for block in blocks if "bu.Loader(" in block)
+    assert len(code.strip().splitlines()) <= 12
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert (names["x"].shape, names["x"].dtype) == ((1000 % 64, 64, 64, 3), np.float32)
+    assert (names["loader"].epoch, len(names["y"])) == (10, 1000 % 64)
+
+
 SHOWN = re.compile(r"^```\{code-block\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
