@@ -6,6 +6,7 @@ arrays, like everything in a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,38 +21,43 @@ def pad_batch(
     *,
     padding_value: Any = 0,
     padding: str = "longest",
-    max_length: int | None = None,
+    max_length: int | Sequence[int] | None = None,
     truncation: bool = False,
     pad_to_multiple_of: int | None = None,
     padding_side: str = "right",
+    axes: int = 1,
     return_lengths: bool = False,
     return_mask: bool = False,
 ) -> Any:
     """Return one array from arrays of different lengths, padded to the longest of them.
 
     It is a module-level function: ``source.map`` takes it with ``functools.partial``. To pad single columns of a batch,
-    use :class:`PadColumns`.
+    use :class:`PadColumns`, or the method ``pad`` of a source.
 
     Args:
         arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
         padding_value: Value to pad with. The dtype of the arrays is kept and must be able to hold it.
         padding: ``"longest"``: pad to the longest of the arrays. ``"max_length"``: always pad to `max_length`; then all
             batches have one shape.
-        max_length: The greatest length of an array, also after padding.
+        max_length: The greatest length of an array, also after padding; one number for each of several `axes`, or one
+            for all.
         truncation: Whether to cut the end of arrays longer than `max_length`; otherwise they are an error.
         pad_to_multiple_of: Pad further to a multiple of this length, for devices that prefer it.
         padding_side: ``"right"``: after the values. ``"left"``: before them.
-        return_lengths: Whether to also return the lengths before padding, after truncation: ``(n,) int64``.
-        return_mask: Whether to also return a mask, True for values and False for padding: ``(n, longest) bool``.
-            Hugging Face calls it an attention mask; PyTorch's ``key_padding_mask`` is its opposite.
+        axes: In how many axes, the first ones, the arrays may differ: 2 for images ``(height, width, channels)``.
+        return_lengths: Whether to also return the lengths before padding, after truncation: ``(n,) int64``; ``(n, axes)
+            int64`` if there are several `axes`.
+        return_mask: Whether to also return a mask, True for values and False for padding: ``(n, longest) bool``, with
+            an axis for each of several `axes`. Hugging Face calls it an attention mask; PyTorch's ``key_padding_mask``
+            is its opposite.
 
     Returns:
         The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. For no
         arrays, a ``float64`` array of length 0.
 
     Raises:
-        ArgumentError: the arrays differ in dtype or in any axis but the first, an array is longer than `max_length`,
-            the dtype cannot hold `padding_value`, or options contradict each other.
+        ArgumentError: the arrays differ in dtype or in any axis but the first `axes`, an array is longer than
+            `max_length`, the dtype cannot hold `padding_value`, or options contradict each other.
         ArgumentTypeError: an option is of the wrong kind.
 
     >>> pad_batch([[1, 2, 3], [4]], padding_value=-1)
@@ -60,43 +66,48 @@ def pad_batch(
     >>> x, lengths = pad_batch([[1.0, 2.0], [3.0]], padding_side="left", pad_to_multiple_of=4, return_lengths=True)
     >>> x.tolist(), lengths.tolist()
     ([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0]], [2, 1])
+    >>> pad_batch([np.ones((2, 3, 3)), np.ones((4, 1, 3))], axes=2).shape
+    (2, 4, 3, 3)
     """
     validation.one_of("padding", padding, ("longest", "max_length"))
     validation.one_of("padding_side", padding_side, ("right", "left"))
     validation.true_or_false("return_lengths", return_lengths)
     validation.true_or_false("return_mask", return_mask)
+    axes = validation.positive_int("axes", axes)
     multiple = 1 if pad_to_multiple_of is None else validation.positive_int("pad_to_multiple_of", pad_to_multiple_of)
-    most = None if max_length is None else validation.positive_int("max_length", max_length)
+    most = None if max_length is None else _greatest(max_length, axes)
     if (validation.true_or_false("truncation", truncation) or padding == "max_length") and most is None:
         raise ArgumentError("max_length must be given with truncation=True or padding='max_length', and is None")
-    if most is not None and most % multiple:
-        raise ArgumentError(f"max_length must be a multiple of pad_to_multiple_of, {multiple}, not {most}")
+    if most is not None and (most % multiple).any():
+        raise ArgumentError(f"max_length must be a multiple of pad_to_multiple_of, {multiple}, not {max_length}")
     if np.ndim(padding_value) != 0:
         raise ArgumentTypeError(f"padding_value must be a single value, not {padding_value!r}")
 
-    listed = _as_arrays(arrays)
-    lengths = np.array([len(array) for array in listed], np.int64)
+    listed = _as_arrays(arrays, axes)
+    lengths = np.array([array.shape[:axes] for array in listed], np.int64).reshape(len(listed), axes)
     if most is not None:
-        too_long = np.flatnonzero(lengths > most)
+        too_long = np.argwhere(lengths > most)
         if len(too_long) and not truncation:
+            which, axis = too_long[0].tolist()
             raise ArgumentError(
-                f"max_length is {most}, and arrays[{too_long[0]}] has length {lengths[too_long[0]]}; raise it, or pass "
+                f"max_length is {most[axis]}, and arrays[{which}] has length {lengths[which, axis]}; raise it, or pass "
                 f"truncation=True"
             )
         lengths = np.minimum(lengths, most)
-    longest = most if most is not None and padding == "max_length" else int(lengths.max(initial=0))
-    width = -(-longest // multiple) * multiple
+    longest = most if most is not None and padding == "max_length" else lengths.max(axis=0, initial=0)
+    widths = (-(-longest // multiple) * multiple).tolist()
     dtype = _common_dtype(listed)
     fill = _as_value(padding_value, dtype) if listed else 0
-    out = np.full((len(listed), width, *(listed[0].shape[1:] if listed else ())), fill, dtype)
-    mask = np.zeros((len(listed), width), bool)
-    for array, n, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
-        place = slice(width - n, None) if padding_side == "left" else slice(n)
-        row[place] = array[:n]
+    out = np.full((len(listed), *widths, *(listed[0].shape[axes:] if listed else ())), fill, dtype)
+    mask = np.zeros((len(listed), *widths), bool)
+    for array, own, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
+        sides = zip(own, widths, strict=True)
+        place = tuple([slice(width - n, None) if padding_side == "left" else slice(n) for n, width in sides])
+        row[place] = array[tuple(map(slice, own))]
         row_mask[place] = True
     if not return_lengths and not return_mask:
         return out
-    return (out, *[lengths] * return_lengths, *[mask] * return_mask)
+    return (out, *[lengths if axes > 1 else lengths[:, 0]] * return_lengths, *[mask] * return_mask)
 
 
 class PadColumns:
@@ -150,8 +161,16 @@ class PadColumns:
         return dict(result)
 
 
-def _as_arrays(arrays: Any) -> list[np.ndarray]:
-    """Return a list of arrays to pad; they agree in all axes but the first."""
+def _greatest(max_length: Any, axes: int) -> np.ndarray:
+    """Return the greatest length in each axis: ``(axes,) int64``."""
+    each = list(max_length) if isinstance(max_length, (list, tuple)) else [max_length] * axes
+    if len(each) != axes:
+        raise ArgumentError(f"max_length must be one number, or one for each of {axes} axes, not {max_length!r}")
+    return np.array([validation.positive_int("max_length", most) for most in each], np.int64)
+
+
+def _as_arrays(arrays: Any, axes: int) -> list[np.ndarray]:
+    """Return a list of arrays to pad; they agree in all axes but the first `axes`."""
     try:
         listed = list(iter(arrays))
     except TypeError:
@@ -167,10 +186,13 @@ def _as_arrays(arrays: Any) -> list[np.ndarray]:
                 f"arrays[{i}] must be an array, and is a list whose own lists differ in length; pad these first, "
                 f"pad_batch(...)"
             ) from error
-        if listed[i].ndim == 0 or listed[i].shape[1:] != listed[0].shape[1:]:
+        if listed[i].ndim < axes or listed[i].shape[axes:] != listed[0].shape[axes:]:
+            several = "a first axis, and may only differ in length along that" if axes == 1 else (
+                f"{axes} axes or more, and may only differ in length along the first {axes}"
+            )
             raise ArgumentError(
-                f"arrays[{i}] is of shape {listed[i].shape}, and arrays[0] of {listed[0].shape}: they must have a "
-                f"first axis, and may only differ in length along that; transpose or cut them"
+                f"arrays[{i}] is of shape {listed[i].shape}, and arrays[0] of {listed[0].shape}: they must have "
+                f"{several}; transpose or cut them, or pass axes="
             )
     return listed
 

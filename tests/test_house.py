@@ -20,14 +20,14 @@ PACKAGE = Path(batchup_ng.__file__).parent
 FLOORS = {
     "errors": 0, "error_context": 0, "validation": 0, "batch": 0, "batch_layout": 0, "memory": 0,
     "tensors": 0, "randomness": 0, "_version": 0, "warn": 0, "display": 0, "signals": 0,
-    "private_apis": 0, "csv_file": 0, "columns": 0,
+    "private_apis": 0, "csv_file": 0, "columns": 0, "padding": 0,
     "sampling": 1, "accessors": 1,
     "faults": 2, "augment": 2,
     "graph": 3,
     "data_source": 4,
     "datasets": 5,
     "work_pool": 6,
-    "testing": 7, "image": 7, "padding": 7, "loader": 7,
+    "testing": 7, "image": 7, "loader": 7,
     "formats": 8, "frameworks": 8, "waiting": 8, "inspection": 8,
     "demo": 8, "cli": 8, "__main__": 8, "__init__": 8,
 }  # fmt: skip

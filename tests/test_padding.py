@@ -46,6 +46,51 @@ def test_values_stay_and_all_else_is_padding(
         assert real.tolist() == sorted(real.tolist(), reverse=side == "right")
 
 
+@given(
+    shapes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=5),
+    side=st.sampled_from(["left", "right"]),
+    multiple=st.none() | st.integers(1, 4),
+    inner=st.sampled_from([(), (3,)]),
+)
+def test_two_axes_are_padded(shapes: Any, side: str, multiple: int | None, inner: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    given_arrays = [rng.integers(1, 9, (*shape, *inner)) for shape in shapes]
+    x, found, mask = bu.pad_batch(
+        given_arrays, axes=2, padding_side=side, pad_to_multiple_of=multiple, return_lengths=True, return_mask=True
+    )
+    assert found.tolist() == [list(shape) for shape in shapes]
+    assert mask.shape == x.shape[:3]
+    longest = np.max(shapes, axis=0)
+    assert (x.shape[1:3] >= longest).all()
+    assert (x.shape[1:3] < longest + (multiple or 1)).all()
+    for row, own, real in zip(x, given_arrays, mask, strict=True):
+        np.testing.assert_array_equal(row[real].reshape(own.shape), own)
+        assert (row[~real] == 0).all()
+        corner = (0, 0) if side == "right" else (-1, -1)
+        assert real.sum() == own.shape[0] * own.shape[1]
+        assert not own.size or real[corner]
+    cut = bu.pad_batch(given_arrays, axes=2, padding="max_length", max_length=(2, 3), truncation=True)
+    assert cut.shape == (len(shapes), 2, 3, *inner)
+
+
+def test_a_source_pads_its_columns(pools: list[AbstractWorkerPool]) -> None:
+    texts, boxes = [[1, 2, 3], [4], [5, 6]], [np.ones((2, 4)), np.zeros((0, 4)), np.ones((1, 4))]
+    source = bu.ArrayDataSource({"ids": texts, "boxes": boxes, "y": np.arange(3)})
+    padded = source.pad("ids", value=-1, to_multiple=4, mask=True, lengths=True).pad("boxes", length=3)
+    expected = {
+        "ids": [[1, 2, 3, -1], [4, -1, -1, -1], [5, 6, -1, -1]], "ids_lengths": [3, 1, 2],
+        "ids_mask": [[True] * 3 + [False], [True] + [False] * 3, [True] * 2 + [False] * 2],
+        "boxes": [[[1.0] * 4] * n + [[0.0] * 4] * (3 - n) for n in (2, 0, 1)], "y": [0, 1, 2],
+    }  # fmt: skip
+    for over in (padded, *[pool.parallel_data_source(padded) for pool in pools]):
+        batch = next(over.batch_iterator(3))
+        assert {name: column.tolist() for name, column in batch.items()} == expected
+    assert source.pad("ids", side="left")[0:2]["ids"].tolist() == [[1, 2, 3], [0, 0, 4]]
+    assert source.pad("ids", length=2, truncate=True)[0:2]["ids"].tolist() == [[1, 2], [4, 0]]
+    of_tuples = bu.ArrayDataSource([texts, np.arange(3)]).pad(0, mask=True)
+    assert [part.shape for part in of_tuples[0:3]] == [(3, 3), (3, 3), (3,)]
+
+
 def test_it_pads_as_torch_does() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     rng = np.random.default_rng(0)
@@ -125,7 +170,7 @@ def test_a_complex_padding_value_is_refused_without_a_warning(dtype: Any) -> Non
 def test_pad_columns_takes_the_options_of_pad_batch() -> None:
     others = {
         "padding_value": 7, "padding": "max_length", "max_length": 4, "truncation": True, "pad_to_multiple_of": 2,
-        "padding_side": "left", "return_lengths": True, "return_mask": True,
+        "padding_side": "left", "axes": 1, "return_lengths": True, "return_mask": True,
     }  # fmt: skip
     assert others.keys() == inspect.signature(bu.pad_batch).parameters.keys() - {"arrays"}
     column = [np.ones((2, 5)), np.ones((3, 5))]

@@ -35,14 +35,10 @@ def as_column(name: str, column: Any) -> Any:
     """
     kind = type(column).__name__
     if isinstance(column, _NOT_INDEXED_BY_ROWS):
-        text = isinstance(column, (list, tuple)) and any(isinstance(row, (str, bytes)) for row in column)
-        remedy = (
-            "MapStyle(...) of it, whose batches have lists of text; a NumPy array of text would give each row the "
-            "width of the longest"
-            if text
-            else "numpy.asarray(...) of it, or MapStyle(...) of it where its rows differ in length"
+        raise ArgumentTypeError(
+            f"{name} is a {kind}, which cannot be indexed by an array of rows; pass numpy.asarray(...) of it, or "
+            f"MapStyle(...) of it if its rows are no arrays, lists or text"
         )
-        raise ArgumentTypeError(f"{name} is a {kind}, which cannot be indexed by an array of rows; pass {remedy}")
     if _library(column) in _HELD_BY_DEVICES:
         column = _of_device(name, column)
     check_indexed_by_rows(name, column)

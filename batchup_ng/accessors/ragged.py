@@ -52,6 +52,34 @@ class Ragged:
         self.values = values
         self.offsets = _checked_offsets(offsets, len(values))
 
+    @classmethod
+    def from_rows(cls, rows: Sequence[Any]) -> Ragged:
+        """Return the rows, arrays or lists ``(length, ...)`` of one dtype, copied to one array.
+
+        Empty rows may have any dtype.
+
+        Raises:
+            ArgumentError: there are none, or they differ in dtype or in any axis but the first.
+
+        >>> Ragged.from_rows([[1, 2], [], [3]]).lengths
+        array([2, 0, 1])
+        """
+        if not len(rows):
+            raise ArgumentError("rows must hold at least one row; pass values and offsets of none")
+        arrays = [_row(number, row) for number, row in enumerate(rows)]
+        filled = [array for array in arrays if array.size] or arrays[:1]
+        first = filled[0]
+        for number, array in enumerate(arrays):
+            of_text = array.dtype.kind in "US" and array.dtype.kind == first.dtype.kind  # may differ in width
+            alike = (of_text or array.dtype == first.dtype) and array.shape[1:] == first.shape[1:]
+            if array.size and (array.ndim == 0 or not alike):
+                raise ArgumentError(
+                    f"row {number} is {array_words(array)}, and another row {array_words(first)}: all must be of one "
+                    f"dtype, and differ only along their first axis; pass MapStyle(...) of rows of any kind"
+                )
+        offsets = np.cumsum([0, *[len(array) if array.size else 0 for array in arrays]])
+        return cls(np.concatenate(filled) if first.ndim else np.zeros(0, first.dtype), offsets)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -103,6 +131,19 @@ class Ragged:
     def _between(self, start: Any, end: Any) -> np.ndarray:
         """Return some of the values, in their own memory."""
         return np.array(self.values[int(start) : int(end)])
+
+
+def _row(number: int, row: Any) -> np.ndarray:
+    """Return a row as an array. Refuse lists of which NumPy would make text of numbers, or objects."""
+    try:
+        array = np.asarray(row)
+    except ValueError as error:
+        raise ArgumentError(f"row {number} is a list whose own lists differ in length; pad these first") from error
+    kind = {"U": str, "S": bytes}.get(array.dtype.kind)
+    mixed = kind and not all(isinstance(value, kind) for value in np.array(row, object).reshape(-1))
+    if mixed or array.dtype.kind == "O":
+        raise ArgumentError(f"row {number} holds values of several kinds; pass MapStyle(...) of rows of any kind")
+    return array
 
 
 def _checked_offsets(offsets: Any, total: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..accessors.cached import cached_columns
 from ..accessors.column import as_column
+from ..accessors.listed_rows import of_list
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
 from ..graph.indexed import INDEX_COLUMN
@@ -27,7 +28,9 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
 
     Args:
         data: A list or dict of arrays, tensors, or accessors: anything with ``len`` that can be indexed by an array of
-            row numbers, in any order. All have the same length. The columns of a :class:`~batchup_ng.MapStyle` stand
+            row numbers, in any order. All have the same length. A list of texts becomes a column of texts, a list of
+            arrays one of arrays of different lengths, as :class:`~batchup_ng.Ragged` or, if they are of one shape, an
+            array. The columns of a :class:`~batchup_ng.MapStyle` stand
             side by side. If it is the only element and its samples are mappings, batches are dicts.
         indices: The rows to hand out: ``(n,) int``. Default: all.
         repeats: How often an epoch hands out each row; -1 for no end.
@@ -73,7 +76,9 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
                 raise ArgumentTypeError(
                     f"data[{name!r}] is a data source, not an array; put sources side by side with zip"
                 )
-        columns = {name: as_column(f"data[{name!r}]", array) for name, array in given.items()}
+        columns = {}
+        for name, array in given.items():
+            columns[name] = as_column(f"data[{name!r}]", of_list(f"data[{name!r}]", array))
         super().__init__(_common_length(columns), indices, repeats, sampler, include_indices)
         self._show(ArraysNode(list(columns.values()), names, self.sampler, include_indices))
 

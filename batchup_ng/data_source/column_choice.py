@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..accessors.column import as_column
+from ..accessors.listed_rows import of_list
 from ..columns import ChosenColumns, column_names
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
@@ -51,7 +52,7 @@ def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
         return MapNode(node, values, on=_parameters(values) if on is None else on, out=name)
     if on is not None:
         raise ArgumentError("on must be left out if values is an array; it is for functions")
-    column, n, form = as_column("values", values), numbered_length("source", node), node.form()
+    column, n, form = as_column("values", of_list("values", values)), numbered_length("source", node), node.form()
     if len(column) != n:
         raise ArgumentError(f"values must have one row for each of the {n} samples of an epoch, not {len(column)}")
     if isinstance(form, Mapping) and name in form:

@@ -19,6 +19,7 @@ from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
 from ..graph.user import UserNode, refuse_methods_of_nodes
+from ..padding import PadColumns
 from .column_choice import dropped, renamed, selected, with_column
 from .composing import repeated, split_nodes, subset_of
 from .filtering import filtered
@@ -227,6 +228,44 @@ class AbstractDataSource:
         {'width': array([2, 3]), 'height': array([5, 7]), 'area': array([10, 21])}
         """
         return self._followed_by(with_column(self.node, name, values, on))
+
+    def pad(
+        self,
+        *columns: Any,
+        value: Any = 0,
+        length: Any = None,
+        to_multiple: int | None = None,
+        side: str = "right",
+        truncate: bool = False,
+        axes: int = 1,
+        lengths: bool = False,
+        mask: bool = False,
+    ) -> PlannedDataSource:
+        """Return a source whose batches have one array in place of arrays of different lengths.
+
+        Args:
+            *columns: Names, or places if batches are tuples.
+            value: Value to pad with.
+            length: The length of every array after padding. Default: the longest of the batch.
+            to_multiple: Pad further to a multiple of this length.
+            side: ``"right"`` or ``"left"``: where to pad.
+            truncate: Whether to cut arrays that are longer than `length`; otherwise they are an error.
+            axes: In how many axes, the first ones, the arrays may differ: 2 for images.
+            lengths: Whether a column of the lengths follows, ``"ids_lengths"`` for ``"ids"``: ``(n,) int64``.
+            mask: Whether a column follows that is True for values, ``"ids_mask"`` for ``"ids"``: ``(n, longest) bool``.
+
+        Raises:
+            ArgumentError: as :func:`~batchup_ng.pad_batch`, when a batch is made.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> words = bu.ArrayDataSource({"ids": [[1, 2, 3], [4]]})
+        >>> words.pad("ids", mask=True)[0:2]["ids_mask"].tolist()
+        [[True, True, True], [True, False, False]]
+        """
+        options = {"padding": "longest" if length is None else "max_length", "max_length": length, "axes": axes}
+        options |= {"padding_value": value, "pad_to_multiple_of": to_multiple, "padding_side": side}
+        options |= {"truncation": truncate, "return_lengths": lengths, "return_mask": mask}
+        return self.map(PadColumns(*columns, **options))
 
     # -- composing ---------------------------------------------------------------------------------------------------
 

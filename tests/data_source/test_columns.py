@@ -60,8 +60,9 @@ def test_arrays_of_numpy_that_are_more_become_plain() -> None:
     "data",
     [
         np.ma.masked_array([1, 2], [0, 1]),
-        ["a", "bcd"],
+        ["a", 1],
         [1, 2],
+        [],
         range(3),
         array.array("f", [1, 2]),
         memoryview(b"ab"),
