@@ -13,14 +13,14 @@ did not come again. An exception then still ends the epoch if the policy is "rai
 batch and note the exception. The end of a worker may be the fault of another program, so it only is noted, with any
 policy.
 
-An error of the program, such as a ``NameError``, is no fault of a sample: every policy raises it. The exception of a
-signal handler on the consumer's thread in the middle of a map is no fault of a sample either.
+An error of the program, such as a ``NameError``, is no fault of a sample: every policy raises it
+(:mod:`batchup_ng.faults.blame`). The exception of a signal handler on the consumer's thread in the middle of a map is
+no fault of a sample either.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -39,6 +39,7 @@ from ..errors import (
     WorkerDied,
 )
 from ..sampling.plans.rows import whole_samples
+from .blame import of_program
 
 READ_FAILURES = (Exception, GeneratorExit)
 """Exceptions that count as a failed read on the consumer's thread. There Ctrl-C and SystemExit end the program; in a
@@ -74,6 +75,17 @@ class PartialBatch:
         return dataclasses.replace(self, failures=failures, error=whole, retried=retried)
 
 
+class Rule(Protocol):
+    """The part of an :class:`~batchup_ng.ErrorPolicy` that decides which samples of a batch are to blame."""
+
+    @property
+    def action(self) -> str: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def types(self) -> tuple[type[BaseException], ...] | None: ...
+
+
 class Reader(Protocol):
     """Reads samples of one batch, given by their places. Returns failures. If it raises, the search ends."""
 
@@ -87,16 +99,6 @@ class Reader(Protocol):
         """
 
 
-def of_program(error: BaseException) -> bool:
-    """Return whether an exception is an error of the program, for any data.
-
-    Such errors are a name or a module that does not exist, or a misspelt attribute of a module. Other exceptions may be
-    a sample's fault, including ``SyntaxError`` (``ast.literal_eval``).
-    """
-    misspelt = isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), types.ModuleType)
-    return isinstance(error, (NameError, ImportError)) or misspelt
-
-
 def isolable(error: BaseException, rows: Any) -> bool:
     """Return whether `error` may be a sample's fault and `rows` (perhaps a user's type) splits into samples."""
     if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
@@ -107,35 +109,33 @@ def isolable(error: BaseException, rows: Any) -> bool:
         return False
 
 
-def isolate(reader: Reader, rows: Any, error: BaseException, action: str, retries: int) -> PartialBatch:
+def isolate(reader: Reader, rows: Any, error: BaseException, rule: Rule) -> PartialBatch:
     """Find the failing samples of the batch of `rows`, which failed with `error`, and make the others.
 
     Args:
         reader: Reads samples of the batch.
         rows: Its rows, as the plan gives them.
         error: The exception of the batch.
-        action: The action of the error policy; ``"raise"`` looks only for the first bad sample.
-        retries: How often to make the whole batch again first. A batch that one of these tries made never fails.
+        rule: The error policy. With ``"raise"``, only the first bad sample is looked for. A batch that a retry made
+            never fails.
     """
-    if of_program(error):
-        action = "raise"
-    made = _isolated(reader, rows, error, action, retries)
-    wrong = {place: one for place, one in made.failures.items() if of_program(one)}
-    if wrong or (made.error is not None and of_program(made.error)):
-        return PartialBatch(failures=wrong, error=made.error, gone=made.gone, of_program=True)
-    return made
-
-
-def _isolated(reader: Reader, rows: Any, error: BaseException, action: str, retries: int) -> PartialBatch:
     probed, n = whole_samples(rows)
     places, bad = np.arange(n), dict[int, BaseException]()
-    for _ in range(retries):
+    for _ in range(rule.retries):
         made = reader.together(places)
         if not isinstance(made, BaseException):
             return _merged(made, bad, places, error)
         error = made
     for _ in range(MAX_ROUNDS):
+        of_whole = _is_of_program(error, rule)
+        action = "raise" if of_whole else rule.action
         found = _to_blame(reader, places[places < probed], error, action, not bad)
+        wrong = {place: one for place, one in found.items() if _is_of_program(one, rule)}
+        if wrong:
+            return PartialBatch(failures=wrong, of_program=True)
+        if of_whole and rule.action != "raise":  # bad samples beside it must not hide it
+            gone = not isinstance(reader.together(places), BaseException)
+            return PartialBatch(error=error, gone=gone, of_program=True)
         bad = {**found, **bad}
         places = np.setdiff1d(places, list(found))
         if (found and action != "skip") or not len(places):
@@ -149,6 +149,11 @@ def _isolated(reader: Reader, rows: Any, error: BaseException, action: str, retr
         if not found:
             break
     return PartialBatch(failures=bad, error=error)
+
+
+def _is_of_program(error: BaseException, rule: Rule) -> bool:
+    """Return whether `rule` counts an exception as an error of the program. The end of a worker is none."""
+    return not isinstance(error, WORKER_ENDED) and of_program(error, rule.types)
 
 
 def _to_blame(
@@ -174,8 +179,13 @@ def _to_blame(
 def _merged(
     made: Any, bad: dict[int, BaseException], places: np.ndarray, retried: BaseException | None
 ) -> PartialBatch:
-    """Add the earlier failures and the first exception to the result of the samples at `places`."""
+    """Add the earlier failures and the first exception to the result of the samples at `places`.
+
+    An error of the program that a worker found stands alone.
+    """
     if type(made) is PartialBatch:
         failures = {int(places[place]): error for place, error in made.failures.items()}
+        if made.of_program:
+            return dataclasses.replace(made, failures=failures)
         return dataclasses.replace(made, failures={**failures, **bad}, retried=made.retried or retried)
     return PartialBatch(made, len(places), bad, retried=retried)

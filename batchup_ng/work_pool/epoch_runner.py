@@ -123,7 +123,8 @@ class EpochRunner(BufferedRunner):
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
-        make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded)
+        types = None if policy.types is None else pool.shared_constant(policy.types)
+        make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded, types)
         # One flow for a series of epochs: no batch of the next epoch runs before a batch of the current one.
         of = None if earlier is None else earlier()
         self.flow_id = new_flow_id() if of is None else of.flow_id
@@ -253,7 +254,7 @@ class EpochRunner(BufferedRunner):
             if not isinstance(outcome, BaseException):
                 return outcome
             error = outcome
-        return Rereader(planned.rows, limits, self._pool.at_once, run).isolated(error, policy.action, policy.retries)
+        return Rereader(planned.rows, limits, self._pool.at_once, run).isolated(error, policy)
 
     def _run(self, planned: PlannedBatch, reads: list[Read]) -> list[Any]:
         """Read rows of a batch out of turn. Return what :meth:`_outcome` returns for each read."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import SampleTimeout
-from ..faults.isolation import PartialBatch, isolate
+from ..faults.isolation import PartialBatch, Rule, isolate
 from ..sampling.plans.rows import take_rows, whole_samples
 
 SEARCH_SECONDS = 0.5
@@ -54,9 +54,9 @@ class Rereader:
     run: Callable[[list[Read]], list[Any]]  # returns each batch, PartialBatch, or exception of an ended worker
     _slow: bool = False  # whether the batch just needs more time
 
-    def isolated(self, error: BaseException, action: str, retries: int) -> PartialBatch:
+    def isolated(self, error: BaseException, rule: Rule) -> PartialBatch:
         """Return the result of the batch, whose worker ended with `error`."""
-        made = isolate(self, self.rows, error, action, retries)
+        made = isolate(self, self.rows, error, rule)
         if self._slow and isinstance(made.retried, SampleTimeout):
             made.retried = None
         return made

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.errors import PoolBroken, PoolClosed, WorkerDied
+from batchup_ng.errors import PoolBroken, PoolClosed, SampleTimeout, SerializationError, WorkerDied
 from batchup_ng.faults.isolation import MAX_ROUNDS, PartialBatch, isolable, isolate
+from batchup_ng.faults.policy import ErrorPolicy
 
 BAD, OTHER, GONE = ValueError("bad"), LookupError("in another way"), WorkerDied("gone")
 
@@ -26,7 +27,7 @@ class Pretends:
         reads: The places of each read.
     """
 
-    fails: Callable[[list[int]], BaseException | None]
+    fails: Callable[[list[int]], Any]
     reads: list[list[int]] = dataclasses.field(default_factory=list)
 
     def together(self, places: np.ndarray) -> Any:
@@ -39,13 +40,14 @@ class Pretends:
 
 
 def isolated(
-    fails: Callable[[list[int]], BaseException | None], action: str = "skip", retries: int = 0, n: int = 6
+    fails: Callable[[list[int]], Any], action: str = "skip", retries: int = 0, n: int = 6, types: Any = None
 ) -> tuple[PartialBatch, list[list[int]]]:
     """Return the result of a batch of `n` samples that failed, and what was read after that."""
     error = fails(list(range(n)))
     assert error is not None
     reader = Pretends(fails)
-    return isolate(reader, np.arange(n), error, action, retries), reader.reads
+    rule = ErrorPolicy(action, retries=retries, types=types)
+    return isolate(reader, np.arange(n), error, rule), reader.reads
 
 
 @given(st.sets(st.integers(0, 8), min_size=1), st.sampled_from([BAD, GONE]))
@@ -110,6 +112,53 @@ def test_an_error_of_the_program_is_raised_beside_bad_samples() -> None:
 
     made, _ = isolated(fails)
     assert made == PartialBatch(failures={4: wrong}, of_program=True)
+
+
+@pytest.mark.parametrize("action", ["skip", "replace"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_bad_sample_does_not_hide_an_error_of_the_program_in_the_whole_batch(action: str, again: bool) -> None:
+    none_left = MemoryError("none left")
+    moments = iter([none_left])
+
+    def fails(places: list[int]) -> BaseException | None:
+        if len(places) > 1:
+            return none_left if again else next(moments, None)
+        return BAD if places == [2] else None
+
+    made, _ = isolated(fails, action)
+    assert made == PartialBatch(error=none_left, gone=not again, of_program=True)
+
+
+def test_a_later_try_may_make_what_there_was_no_memory_for() -> None:
+    moments = iter([MemoryError()])
+    made, reads = isolated(lambda places: next(moments, None), retries=1)
+    assert (made.batch, type(made.retried), len(reads)) == (list(range(6)), MemoryError, 1)
+
+
+@pytest.mark.parametrize("types", [OSError, (KeyError, OSError)])
+def test_types_say_what_is_a_samples_fault(types: Any) -> None:
+    gone = OSError("no such file")
+    assert isolated(lambda places: gone if 3 in places else None, types=types)[0].failures == {3: gone}
+    for other in (BAD, NameError("no such name")):
+        made, _ = isolated(lambda places: other if 3 in places else None, types=types)  # noqa: B023
+        assert made == PartialBatch(failures={3: other}, of_program=True)
+
+
+@pytest.mark.parametrize("ended", [GONE, SampleTimeout("late")])
+def test_a_sample_that_ends_its_worker_is_bad_whatever_the_types_say(ended: Exception) -> None:
+    made, _ = isolated(lambda places: ended if 3 in places else None, types=KeyError)
+    assert made == PartialBatch([0, 1, 2, 4, 5], 5, {3: ended})
+
+
+def test_what_a_worker_found_to_be_of_the_program_stands_alone() -> None:
+    stand_in = SerializationError("an exception of type X that cannot be pickled was raised")
+
+    def fails(places: list[int]) -> Any:
+        if 1 in places:
+            return GONE
+        return PartialBatch(failures={places.index(4): stand_in}, of_program=True) if len(places) > 1 else None
+
+    assert isolated(fails)[0] == PartialBatch(failures={4: stand_in}, of_program=True)
 
 
 def test_only_what_may_be_a_samples_fault_is_searched_for() -> None:

@@ -18,7 +18,7 @@ from batchup_ng.work_pool.base import AbstractWorkerPool
 from batchup_ng.work_pool.serial import SerialPool
 from tests.messages import raises, warns
 
-from .pool_tasks import ENDS_PROGRAMS, MAKERS, Fails, FailsAtFirst, Hangs, N, Named
+from .pool_tasks import ENDS_PROGRAMS, MAKERS, Fails, FailsAtFirst, Hangs, N, Named, Unpicklable
 from .time_limits import only_what_hangs_is_late
 
 
@@ -157,6 +157,20 @@ class PoolFaultsContract(ABC):
         assert (error.row, error.batch, error.rows.tolist()) == (None, 2, list(range(14, 21)))
         stats = iterator.stats()
         assert (stats["batches"], stats["retried"], stats["failed"], stats["replaced"]) == (6, 1, 0, 0)
+
+    def test_types_say_whose_fault_an_exception_is(self, pool: AbstractWorkerPool) -> None:
+        class Local(Exception):
+            """A class that no worker can import."""
+
+        for make, types in ((Unpicklable, Unpicklable), (Local, (OSError, Local)), (NameError, [NameError])):
+            policy = ErrorPolicy("skip", types=types)
+            iterator = pool.parallel_data_source(self.numbers(Fails(make, 17)), on_error=policy).batch_iterator(7)
+            with warns(SampleWarning):
+                assert np.concatenate([x for (x,) in iterator]).tolist() == self.good(17)
+            iterator = pool.parallel_data_source(self.numbers(Fails(KeyError, 17)), on_error=policy).batch_iterator(7)
+            with raises(KeyError):
+                list(iterator)
+            assert iterator.errors == []
 
     # -- time --------------------------------------------------------------------------------------------------
 

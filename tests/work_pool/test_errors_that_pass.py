@@ -354,6 +354,14 @@ def bad_beside(x: Any) -> Any:
     return misspelt_at_some(x)
 
 
+def attribute_of(x: Any) -> Any:
+    return (np.array([(None if row == 9 else row).ndim for row in x[:, 0]]),)
+
+
+def too_large(x: Any) -> Any:
+    return (np.empty(1 << 50, np.uint8) if 9 in x else x,)
+
+
 PROGRAMS: dict[str, tuple[Any, type, int]] = {
     "NameError": (rows().map(misspelt), NameError, 0),
     "AttributeError": (rows().map(misspelt_at_some), AttributeError, 9),
@@ -362,6 +370,8 @@ PROGRAMS: dict[str, tuple[Any, type, int]] = {
     "a wrong signature of map_samples": (rows().map_samples(of_two), TypeError, 0),
     "a wrong signature of collate": (rows().collate(of_two), TypeError, 0),
     "beside a bad sample": (rows().map(bad_beside), AttributeError, 9),
+    "an attribute of None": (rows().map(attribute_of), AttributeError, 9),
+    "MemoryError": (rows().map(too_large), MemoryError, 9),
 }
 
 
@@ -374,14 +384,18 @@ def test_errors_of_the_program_are_raised_at_once(made_by: Callable[[Any], Any],
         taken(batches)
     assert isinstance(caught.value, kind)
     assert (caught.value.row, caught.value.batch, batches.errors) == (row, row // SIZE, [])
+    assert "raises errors of the program, see ErrorPolicy.types" in str(caught.value)
+
+
+def test_errors_of_the_program_can_be_listed_as_a_samples_fault(made_by: Callable[[Any], Any]) -> None:
+    policy = bu.ErrorPolicy("skip", types=(AttributeError, ValueError))
+    batches = made_by(rows().map(bad_beside)).batch_iterator(SIZE, on_error=policy)
+    assert taken(batches) == [row for row in range(N) if row not in (8, 9)]
+    assert [(error.row, type(error.error)) for error in batches.errors] == [(8, ValueError), (9, AttributeError)]
 
 
 def length_of(x: Any) -> Any:
     return (np.array([len(None if row == 9 else [row]) for row in x[:, 0]]),)  # type: ignore[arg-type]
-
-
-def attribute_of(x: Any) -> Any:
-    return (np.array([(None if row == 9 else row).ndim for row in x[:, 0]]),)
 
 
 def call_of(x: Any) -> Any:
@@ -392,7 +406,7 @@ def parsed(x: Any) -> Any:
     return (np.array([eval("1 +" if row == 9 else "1") for row in x[:, 0]]),)
 
 
-@pytest.mark.parametrize("fn", [length_of, attribute_of, call_of, parsed])
+@pytest.mark.parametrize("fn", [length_of, call_of, parsed])
 def test_errors_that_data_may_cause_are_a_samples_fault(made_by: Callable[[Any], Any], fn: Any) -> None:
     batches = made_by(rows().map(fn)).batch_iterator(SIZE, on_error="skip")
     assert sum(len(x) for (x,) in batches) == N - 1

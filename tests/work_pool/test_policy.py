@@ -16,6 +16,7 @@ def test_a_word_stands_for_a_policy() -> None:
     assert error_policy("skip") == bu.ErrorPolicy("skip")
     policy = bu.ErrorPolicy("replace", max_errors=3, retries=2)
     assert error_policy(policy) is policy
+    assert bu.ErrorPolicy("skip", types=[OSError]) == bu.ErrorPolicy("skip", types=OSError)
     assert bu.ErrorPolicy() == bu.ErrorPolicy("raise", max_errors=None, max_rate=None, retries=0)
 
 
@@ -36,6 +37,9 @@ def test_a_word_stands_for_a_policy() -> None:
         ({"max_errors": 3}, ValueError),
         ({"max_rate": 0.5}, ValueError),
         ({"action": "skip", "max": 3}, TypeError),
+        ({"types": OSError}, ValueError),
+        ({"action": "skip", "types": ()}, ValueError),
+        ({"action": "skip", "types": (OSError, "ValueError")}, TypeError),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type) -> None:

@@ -73,7 +73,7 @@ class World:
             return [self.read(read) for read in reads]
 
         self.limits = TimeLimits(timeout, timeout)
-        made = Rereader(np.array(rows), self.limits, at_once, run).isolated(error, action, again)
+        made = Rereader(np.array(rows), self.limits, at_once, run).isolated(error, bu.ErrorPolicy(action, retries=again))
         return made if isinstance(made, PartialBatch) else PartialBatch(made, len(made))
 
 

@@ -219,8 +219,11 @@ class StoredRows(ABC):
             ) from error
 
     def _unreadable(self, rows: np.ndarray, error: Exception) -> Exception:
-        """Return the error for rows that could not be read; raise `error` itself if it is the right one already."""
-        if isinstance(error, (BatchupError, MemoryError)):
+        """Return the error for rows that could not be read; raise `error` itself if it is the right one already.
+
+        A ``NameError`` or an ``ImportError``, for example of a `decode` function, is never the fault of a file.
+        """
+        if isinstance(error, (BatchupError, MemoryError, NameError, ImportError)):
             try:
                 raise error
             finally:

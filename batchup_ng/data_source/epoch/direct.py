@@ -64,7 +64,7 @@ def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:
     failures = Failures(node, epoch, policy)
     # With an int seed, all draws are a function of it. Otherwise the user's generators continue, as in BatchUp.
     seeded = options.shuffled and node.traits.runs_user_code
-    make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, own_thread=True, seeded=seeded)
+    make = MakeBatch(policy.action, policy.retries, options.shard.pad_mask, True, seeded, policy.types)
     for planned in plan:
         _, rows, key = planned
         batch = make(node, rows, key, buffers)

@@ -62,13 +62,15 @@ class Failures:
 
     def _check_passes(self, planned: PlannedBatch, failed: PartialBatch) -> None:
         """Raise an error that the policy does not allow to pass."""
-        if failed.failures and (failed.of_program or self.policy.action == "raise"):
+        action = self.policy.action
+        hint = "" if action == "raise" else f"; on_error={action!r} raises errors of the program, see ErrorPolicy.types"
+        if failed.failures and (failed.of_program or action == "raise"):
             place = min(failed.failures)
-            raise self._blamed(planned, place, failed.failures[place])
+            raise self._blamed(planned, place, failed.failures[place], hint)
         if failed.error is not None:
             gone = f"{MADE_AT_A_LATER_TRY}; ErrorPolicy(retries=1) lets that pass"
             why = gone if failed.gone else "since no single row is to blame"
-            raise _unblamed(planned, failed.error, why)
+            raise _unblamed(planned, failed.error, why, hint if failed.of_program else "")
 
     def record(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
         """Record the outcome of a batch that failed in the accounting, once it is handed out."""
@@ -190,7 +192,7 @@ class Failures:
         text = shortened(str(errors[-1]), MAX_SHOWN)
         return TooManyErrors(f"{why}; the latest: {text}; .errors lists them all", errors)
 
-    def _blamed(self, planned: PlannedBatch, place: int, error: BaseException) -> BatchError:
+    def _blamed(self, planned: PlannedBatch, place: int, error: BaseException, hint: str = "") -> BatchError:
         """Return the error that names the sample at `place` in a batch. `error` is its exception."""
         rows = take_rows(planned.rows, np.array([place]))
         row, position = one_row(rows), planned.key.position(place)
@@ -203,21 +205,23 @@ class Failures:
         already_named = name is None or (isinstance(name, str) and repr(name) in text_of(error))
         known = "" if already_named else f", source {name!r}"
         attributes = {"row": row, "position": position, "source": name}
-        return _described(planned, error, f"row {row}, position {position}{known}", attributes)
+        return _described(planned, error, f"row {row}, position {position}{known}", attributes, hint)
 
 
-def _unblamed(planned: PlannedBatch, error: BaseException, why: str) -> BatchError:
+def _unblamed(planned: PlannedBatch, error: BaseException, why: str, hint: str = "") -> BatchError:
     """Return the error of a batch if no single sample is to blame. `why` is the reason, in words."""
     where = f"in the whole batch, {why}: rows {rows_in_words(planned.rows)}"
-    return _described(planned, error, where, {})
+    return _described(planned, error, where, {}, hint)
 
 
-def _described(planned: PlannedBatch, error: BaseException, which: str, attributes: dict[str, Any]) -> BatchError:
+def _described(
+    planned: PlannedBatch, error: BaseException, which: str, attributes: dict[str, Any], hint: str
+) -> BatchError:
     epoch, number = planned.key.epoch, planned.number
     # A copy, because the rows are a view into a long block of rows.
     rows = take_rows(planned.rows, np.arange(whole_samples(planned.rows)[1]))
     attributes = {**attributes, "rows": rows, "epoch": epoch, "batch": number}
-    return described(error, which, f"epoch {epoch}, batch {number}", attributes)
+    return described(error, which, f"epoch {epoch}, batch {number}{hint}", attributes)
 
 
 def rows_in_words(rows: Any) -> str:

@@ -33,6 +33,7 @@ class MakeBatch(NamedTuple):
     pad_mask: bool = False  # whether each batch ends with an array that marks padding
     own_thread: bool = True  # whether it runs on the consumer's own thread, where Ctrl-C ends the program
     seeded: bool = False  # whether each batch seeds the global generators
+    types: Any = None  # exceptions that are a sample's fault, as in the error policy; for workers the shared constant
 
     def __call__(self, source: Node, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`, or a :class:`~batchup_ng.faults.isolation.PartialBatch` if samples fail."""
@@ -72,7 +73,7 @@ class MakeBatch(NamedTuple):
     ) -> PartialBatch:
         """Return what remains of a batch whose read raised `error`. `read` reads some of its rows, with their key."""
         reader = _OwnReader(read, rows, key, self._fails, whole_samples(rows)[1])
-        return isolate(reader, rows, error, self.action, self.retries)
+        return isolate(reader, rows, error, self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,6 +59,8 @@ class TaskRunner:
         """Return the answer with a batch, or with a :class:`PartialBatch` if samples fail or cannot be sent."""
         constant, rows, key, make = decoded_batch(frame.pickled)
         source = WORKER_CONSTANTS.get(constant)
+        if make.types is not None:
+            make = make._replace(types=WORKER_CONSTANTS.get(make.types))
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
             if make.seeded and self._threads == 1:  # threads share the global generators

@@ -155,7 +155,11 @@ def encoded(call: Call) -> Encoded:
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
             rows = rows.tobytes()
-        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], [source]
+        constants = [source]
+        if fn.types is not None:
+            constants.append(fn.types)
+            fn = fn._replace(types=fn.types.number)
+        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], constants
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
     return Kind.TASK, *dump(referred(call) if constants else call), constants
 
@@ -168,7 +172,10 @@ def referred(call: Call) -> Call:
 
 
 def decoded_batch(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
-    """Return the contents of a BATCH frame: number of the source, rows, key, and the function that makes the batch."""
+    """Return the contents of a BATCH frame: number of the source, rows, key, and the function that makes the batch.
+
+    If that function has `types`, they are the number of a constant.
+    """
     number, rows, key, make = pickle.loads(pickled)
     return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 

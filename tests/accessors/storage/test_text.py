@@ -88,6 +88,20 @@ def test_json_lines_are_decoded_and_bad_ones_named(tmp_path: Path) -> None:
     assert caught.value.source == f"{path}:3"
 
 
+def test_an_error_of_the_program_in_decode_is_no_bad_line(tmp_path: Path) -> None:
+    def misspelt(line: str) -> Any:
+        return jsn.loads(line)  # type: ignore[name-defined]  # noqa: F821
+
+    (tmp_path / "x").write_text("1\n2\n")
+    rows = bu.TextLines(tmp_path / "x", decode=misspelt)
+    with pytest.raises(NameError):
+        rows[[0, 1]]
+    batches = bu.ArrayDataSource([rows]).batch_iterator(2, on_error="skip")
+    with pytest.raises(NameError):
+        next(batches)
+    assert batches.errors == []
+
+
 def test_the_fingerprint_changes_with_the_code_of_a_function_not_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("1\n")
 
