@@ -13,6 +13,23 @@ from .errors import ArgumentError
 from .memory.leases import Buffers
 
 
+class NothingLeft:
+    """The type of :data:`NOTHING_LEFT`."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "<a batch of which no sample is left>"
+
+    def __reduce__(self) -> str:
+        return "NOTHING_LEFT"
+
+
+NOTHING_LEFT = NothingLeft()
+"""Stands for a batch of which lazy filters keep no sample. Maps are not called for it, and no loop gets it."""
+
+
 def length(batch: Any) -> int:
     """Return the number of samples in `batch`, read from its first leaf."""
     while isinstance(batch, (tuple, Mapping)) and batch:

@@ -7,6 +7,7 @@ from .combined import ChoiceDataSource, CompositeDataSource
 from .derived import (
     CollateDataSource,
     ColumnsDataSource,
+    FilterDataSource,
     IndexedDataSource,
     MapDataSource,
     RoundsDataSource,
@@ -37,6 +38,7 @@ __all__ = [
     "CompositeDataSource",
     "ConcatDataSource",
     "Epochs",
+    "FilterDataSource",
     "IndexedDataSource",
     "IteratorDataSource",
     "MapDataSource",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..columns import ChosenColumns
 from ..graph.columns import ColumnsNode
+from ..graph.filtered import FilterNode
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
@@ -46,6 +47,13 @@ class CollateDataSource(PlannedDataSource, node=CollateNode):
 
     def __init__(self, source: AbstractDataSource, fn: Callable[..., Any]) -> None:
         self._show(CollateNode(node_of("source", source), fn))
+
+
+class FilterDataSource(PlannedDataSource, node=FilterNode):
+    """A source that leaves samples out of the batches of another source: see the method ``filter``, ``lazy=True``."""
+
+    def __init__(self, source: AbstractDataSource, predicate: Callable[..., Any], columns: Any = None) -> None:
+        self._show(FilterNode(node_of("source", source), predicate, columns))
 
 
 class IndexedDataSource(PlannedDataSource, node=IndexedNode):

@@ -2,58 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import batch as nests
+from .. import validation
 from ..batch import as_batch
 from ..columns import column_names, picked
-from ..error_context import function_name
+from ..display import progress_bar
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.map import call
+from ..graph.filtered import FilterNode, checked_predicate, decision
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
+from .contents import contents_digest
+from .filter_file import FilterFile
 from .looking import read_in_order
 
 SAMPLES_READ_AT_ONCE = 256
 """Number of samples to read together."""
 
 
-def filtered(node: Node, predicate: Callable[..., Any], columns: Any = None) -> SubsetNode:
+def filtered(
+    node: Node, predicate: Callable[..., Any], columns: Any, cache: Any, lazy: Any, progress: Any
+) -> SubsetNode | FilterNode:
     """Return a node with the samples of `node` that `predicate` keeps: see the method ``filter`` of a source."""
-    if not callable(predicate):
-        raise ArgumentTypeError(f"predicate must be a function of a sample, not a {type(predicate).__name__}")
+    checked_predicate(predicate)
+    if validation.true_or_false("lazy", lazy):
+        if cache is not None:
+            raise ArgumentError(f"cache must be left out with lazy=True, which has no answer to keep, not {cache!r:.70}")
+        return FilterNode(node, predicate, columns)
     if not node.is_random_access:
         raise ArgumentTypeError(
-            f"filter reads samples by number, and this {node.name} only streams; filter what is handed "
-            f"to a pool before, or leave samples out in the function that makes the batches"
+            f"filter reads samples by number, and this {node.name} only streams; pass lazy=True, or filter what is "
+            f"handed to a pool before"
         )
     n = numbered_length("source", node)
     names = None if columns is None else column_names("columns", columns)
     narrow = None if names is None else node.only(names)
-    keep = np.zeros(n, dtype=bool)
+    read = node if narrow is None else narrow
+    shown = _progress(progress)
+    file = None if cache is None else FilterFile(cache)
+    if file is not None:
+        digest = contents_digest(read, predicate, names)
+        keep = file.read(digest, n)
+        if keep is not None:
+            return SubsetNode(node, np.flatnonzero(keep))
+    decided = _decisions(read, n, predicate, names if narrow is None else None)
+    keep = np.fromiter(shown(decided, total=n, leave=False), bool, n)
+    if file is not None:
+        file.write(digest, keep)
+    return SubsetNode(node, np.flatnonzero(keep))
+
+
+def _progress(progress: Any) -> Callable[..., Any]:
+    """Return the function that shows the progress of an iterator."""
+    if callable(progress):
+        return progress
+    if not isinstance(progress, (bool, np.bool_)):
+        raise ArgumentTypeError(f"progress must be True, False or a function like tqdm.tqdm, not {progress!r:.80}")
+    bar = progress_bar() if progress else None
+    if bar is None:
+        return lambda iterator, **options: iterator
+    return functools.partial(bar, desc="filter", unit=" samples", disable=None)
+
+
+def _decisions(node: Node, n: int, predicate: Callable[..., Any], names: list[Any] | None) -> Iterator[bool]:
+    """Yield whether each of the `n` samples is kept. The predicate gets the columns `names`, or all."""
     for start in range(0, n, SAMPLES_READ_AT_ONCE):
         positions = np.arange(start, min(start + SAMPLES_READ_AT_ONCE, n))
-        batch = read_in_order(node if narrow is None else narrow, positions)
-        if names is not None and narrow is None:
-            batch = picked(as_batch(batch), names)
-        kept = [_decided(predicate, sample) for sample in nests.samples_of(batch)]
+        batch = as_batch(read_in_order(node, positions))
+        samples = nests.samples_of(batch if names is None else picked(batch, names))
+        kept = [decision(predicate, sample) for sample in samples]
         if len(kept) != len(positions):
             raise ArgumentError(
                 f"the maps make {len(kept)} samples of {len(positions)}, so that they cannot be told apart; filter "
                 f"before the map that changes their number"
             )
-        keep[positions] = kept
-    return SubsetNode(node, np.flatnonzero(keep))
-
-
-def _decided(predicate: Callable[..., Any], sample: Any) -> bool:
-    answer = call(predicate, sample, chooses="columns")
-    if isinstance(answer, (bool, np.bool_)) or (getattr(answer, "ndim", -1) == 0 and "bool" in str(answer.dtype)):
-        return bool(answer)
-    raise ArgumentTypeError(
-        f"predicate {function_name(predicate)!r} must return True or False for one sample, not a "
-        f"{type(answer).__name__}; it is called with the parts of a sample, as map_samples calls its function"
-    )
+        yield from kept

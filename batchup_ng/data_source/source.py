@@ -7,6 +7,7 @@ source names its kind of node when its class is made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -305,23 +306,62 @@ class AbstractDataSource:
         """
         return shown(IndexedNode(self.node))
 
-    def filter(self, predicate: Callable[..., Any], columns: Any = None) -> PlannedDataSource:
+    def filter(
+        self,
+        predicate: Callable[..., Any],
+        columns: Any = None,
+        *,
+        cache: str | os.PathLike[str] | None = None,
+        lazy: bool = False,
+        progress: bool | Callable[..., Any] = True,
+    ) -> PlannedDataSource:
         """Return a source that keeps a sample if ``predicate(*sample)`` is true.
 
         The call reads all samples once, with their maps, and keeps a list of rows, the same in each epoch. If the
         answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
 
+        With ``lazy=True`` the call reads nothing, and works on streams too. The worker that makes a batch leaves out the
+        samples that the predicate refuses. Maps before the filter get all samples. Maps after it get those that are
+        left, with the random numbers of their positions. So batches have fewer samples than planned: lengths, ranks,
+        ``take`` and saved states count the planned ones (``take`` of a stream counts those that are left). A batch of
+        which nothing is left is not handed out. If ranks share the epoch, or a batch is requested by its number, other
+        rows of the epoch take its place, as with ``on_error="replace"``: so ranks have equally many batches, and none
+        is empty. The samples have no numbers: use ``concat``, ``mix``, ``subset``, ``split``, ``zip``, ``with_index``
+        and ``source[i]`` before the filter.
+
         Args:
             predicate: Called with the parts of one sample, by name if batches are dicts. It returns True or False.
-            columns: The columns to call it with: numbers from 0 on, or names. A source of arrays then reads no others.
-                Default: all.
+            columns: The columns to call it with: numbers from 0 on, or names. Without `lazy`, a source of arrays then
+                reads no others. Default: all.
+            cache: A file that remembers the answer, for example ``"kept.json"``: the next program with the same samples
+                and predicate reads nothing. Samples and predicate are compared by a digest of the graph, of columns
+                (bytes of arrays; path, size and time of files; ``fingerprint()`` of accessors) and of the code of the
+                predicate and of maps, with the functions, defaults and globals that they refer to. Files that they read
+                themselves, and functions of installed libraries, are not compared: delete the file if these change. If
+                anything else differs, or the file is damaged, all samples are read again and the file is replaced.
+            lazy: Whether to filter each batch as it is made.
+            progress: Whether to show progress if tqdm is installed, or a function like ``tqdm.tqdm``, which is called
+                with ``(iterator, total=..., leave=False)``. A lazy filter shows none.
 
         Raises:
-            ArgumentTypeError: the source only streams, its samples have no numbers, or the predicate does not return
-                True or False.
-            ArgumentError: there is no such column, or the epoch never ends.
+            ArgumentTypeError: without `lazy`: the source only streams, its samples have no numbers, or something that
+                `cache` should compare has no ``fingerprint()``, or cannot be pickled.
+            ArgumentError: there is no such column, or the epoch never ends; `cache` is no place for a new file, or
+                another file; or it is given with `lazy`.
+            MapResultError: the predicate does not return True or False.
+            MapCallError: the predicate does not take the parts of a sample.
+
+        Warns:
+            CacheWarning: the file is damaged, or cannot be written, for example because the disk is full.
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> source = bu.ArrayDataSource([np.arange(6)])
+        >>> [x.tolist() for (x,) in source.filter(lambda x: x != 1).batch_iterator(3)]
+        [[0, 2, 3], [4, 5]]
+        >>> [x.tolist() for (x,) in source.filter(lambda x: x != 1, lazy=True).batch_iterator(3)]
+        [[0, 2], [3, 4, 5]]
         """
-        return shown(filtered(self.node, predicate, columns))
+        return self._followed_by(filtered(self.node, predicate, columns, cache, lazy, progress))
 
     def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:
         """Return a source that reads each row once. Only :class:`~batchup_ng.ArrayDataSource` supports it.

@@ -20,8 +20,8 @@ OF_PROGRAM = (NameError, AttributeError, ImportError, MemoryError)
 """Exceptions that are errors of the program by default.
 
 - ``NameError``, ``ImportError``: a misspelt name, a module that is not installed. No data can cause these.
-- ``AttributeError``: nearly always a misspelt method or field. It also comes from a function that returns None for a bad
-  file, such as ``cv2.imread``; a map that checks the result can raise ``ValueError`` instead.
+- ``AttributeError``: nearly always a misspelt method or field. A function that returns None for a bad file, such as
+  ``cv2.imread``, causes it too; a map that checks the result can raise ``ValueError`` instead.
 - ``MemoryError``: a fault of the machine, which would make good samples fail one after the other.
 """
 
@@ -55,5 +55,5 @@ def checked_types(types: Any) -> tuple[type[BaseException], ...]:
                 f"types must be classes of exceptions, not {kind!r:.80}; pass types=(OSError, ValueError), or such"
             )
     if not listed:
-        raise ArgumentError("types must be at least one class of exceptions, and is empty; leave it out for the default")
+        raise ArgumentError("types must be at least one class of exceptions, not empty; leave it out for the default")
     return listed

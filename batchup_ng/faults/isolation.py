@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..batch import NOTHING_LEFT
 from ..errors import (
     AccountingError,
     BatchError,
@@ -67,6 +68,11 @@ class PartialBatch:
     gone: bool = False  # whether `error` did not come again
     retried: BaseException | None = None  # the first exception of rows that a later try could make
     of_program: bool = False  # whether the program is at fault; the policy does not count such errors
+
+    @property
+    def is_handed_out(self) -> bool:
+        """Whether it has samples for the loop: some could be made, and lazy filters keep some of these."""
+        return bool(self.kept) and self.batch is not NOTHING_LEFT
 
     def with_errors(self, change: Callable[[BaseException], Any]) -> PartialBatch:
         """Return a copy with each exception changed, for example to send it to another process."""

@@ -44,7 +44,10 @@ def prepared(source: AbstractDataSource, size: int | None, quality: int | None) 
         raise ArgumentError("source must have a number of samples that is known; bound it with batchup_ng.take")
     node = source.node
     if node.traits.resizes:
-        raise ArgumentError("source must have one row a sample, and a map of it has resizes=True; write without it")
+        raise ArgumentError(
+            "source must have one row a sample, and a map of it has resizes=True, or a filter lazy=True; write without "
+            "it"
+        )
     if size is not None:
         positive_int("size", size)
     if quality is not None and not 1 <= integer("quality", quality) <= 100:

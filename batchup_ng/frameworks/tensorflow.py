@@ -191,7 +191,9 @@ def _all_whole(batches: Any) -> bool:
 
 
 def _hands_out_all(batches: Any) -> bool:
-    return isinstance(batches, Loader) and batches._on_error.action != "skip"
+    if not isinstance(batches, Loader) or batches._on_error.action == "skip":
+        return False
+    return not batches._shared.source.node.traits.filters
 
 
 def _n_batches(batches: Any) -> int | None:

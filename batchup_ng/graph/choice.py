@@ -57,6 +57,9 @@ class ChoiceNode(Node):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self._chosen(rows).read(rows.sample_indices, key.child(int(rows.ds_index)), buffers)
 
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        return self._chosen(rows).read_kept(rows.sample_indices, key.child(int(rows.ds_index)), buffers)
+
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         source, number = self._chosen(rows), int(rows.ds_index)
         return source.read_samples(rows.sample_indices, key.child(number), buffers)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..batch import as_batch
+import numpy as np
+
+from ..batch import NOTHING_LEFT, as_batch
 from ..columns import ChosenColumns, form_of, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
@@ -48,14 +50,21 @@ class ColumnsNode(SameOrderNode):
         """Return the batch of the columns that stay, for a place behind a pool."""
         return self.columns.chosen(batch)
 
+    def _chosen(self, batch: Any) -> Any:
+        return batch if batch is NOTHING_LEFT else self.columns.chosen(as_batch(batch))
+
     def samples_by_indices(self, indices: Any) -> Any:
         return self.columns.chosen(as_batch(self.source.samples_by_indices(indices)))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self.columns.chosen(as_batch(self.source.read(rows, key.child(0), buffers)))
+        return self._chosen(self.source.read(rows, key.child(0), buffers))
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        batch, kept = self.source.read_kept(rows, key.child(0), buffers)
+        return self._chosen(batch), kept
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        return map(self.columns.chosen, map(as_batch, self.source.stream(options, (*path, 0))))
+        return map(self._chosen, self.source.stream(options, (*path, 0)))
 
     def stream_count(self, options: Streaming) -> float | None:
         return self.source.stream_count(options)

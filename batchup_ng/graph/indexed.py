@@ -50,6 +50,11 @@ class IndexedNode(SameOrderNode):
 
     def __init__(self, source: Node) -> None:
         super().__init__(source)
+        if source.traits.filters:
+            raise ArgumentTypeError(
+                "with_index gives a number to each planned sample, and a lazy filter has left some out; apply "
+                "with_index before the filter, whose predicate gets the numbers too, unless columns= leaves them out"
+            )
         if not source.is_random_access:
             raise ArgumentTypeError(
                 f"with_index needs rows that have numbers, and this {source.name} only streams; apply it to "

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import batch as nests
 from .. import validation
-from ..batch import as_batch
+from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import own_parts
 from ..columns import MappedColumns, keys_in
 from ..error_context import function_name, note_map
@@ -74,6 +74,7 @@ class MapNode(SameOrderNode):
         self.on = on
         self.out = out
         self._columns = MappedColumns.checked(on, out, source.form())
+        self._after_filter = source.traits.filters
         self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
         self.resizes = validation.true_or_false("resizes", resizes)
@@ -109,11 +110,26 @@ class MapNode(SameOrderNode):
         return self._apply(self._mapped, batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        if self._after_filter:
+            return self.read_kept(rows, key, buffers)[0]
         if not self._writes:
             batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
             return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
         batch, own = own_parts(as_batch(self.source.read(rows, key.child(0), buffers.scratch)))
         return self._apply(functools.partial(self._mapped, own=own), batch, key, planned_samples(rows, batch))
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        if not self._after_filter:
+            return self.read(rows, key, buffers), None
+        batch, kept, key, planned = self._left(rows, key, buffers)
+        return batch if batch is NOTHING_LEFT else self._apply(self._mapped, batch, key, planned), kept
+
+    def _left(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None, BatchKey, int]:
+        """Return the samples that lazy filters leave: a batch, their places, their key, how many were planned."""
+        batch, kept = self.source.read_kept(rows, key.child(0), buffers.scratch)
+        if kept is None:
+            return as_batch(batch), None, key, planned_samples(rows, batch)
+        return as_batch(batch), kept, key.part(kept), len(kept)
 
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
         """Return `make(batch, key, planned)`. Add the map's name to an exception."""
@@ -162,6 +178,9 @@ class MapNode(SameOrderNode):
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
         stream = map(as_batch, self.source.stream(options, (*path, 0)))
         for number, batch in enumerate(stream, options.reached.batches):
+            if batch is NOTHING_LEFT:
+                yield batch
+                continue
             # A stream's batches may have any length, and a map may change it, so each map counts its position.
             start = options.counted.get(path, 0)
             n = nests.length(batch)
@@ -184,6 +203,9 @@ class SampleMapNode(MapNode):
     _kinds_of_rng = (None, "sample")
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
+        if self._after_filter:
+            left, _, key, planned = self._left(rows, key, buffers)
+            return [] if left is NOTHING_LEFT else list(self._apply(self._samples, left, key, planned))
         batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
         samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
         return samples
@@ -212,7 +234,13 @@ class CollateNode(MapNode):
     _kinds_of_rng = (None,)
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self._apply(self._mapped, self.source.read_samples(rows, key.child(0), buffers.scratch), key, 0)
+        samples = self.source.read_samples(rows, key.child(0), buffers.scratch)
+        if self._after_filter and not samples:
+            return NOTHING_LEFT
+        return self._apply(self._mapped, samples, key, 0)
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        return self.read(rows, key, buffers), None  # the function may return anything
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),), chooses="")

@@ -46,6 +46,8 @@ class Traits(NamedTuple):
     """Whether a map has ``rng="batch"``, so another batch size gives other random numbers."""
     resizes: bool = False
     """Whether a map may return more or fewer samples."""
+    filters: bool = False
+    """Whether a lazy filter may leave samples out of batches."""
     of_pool: bool = False
     """Whether a pool makes the batches. They, and the results of maps on them, are then handed out unchanged."""
 
@@ -230,6 +232,15 @@ class Node(Shown):
             buffers: Source of memory for the batch.
         """
         raise self.no_random_access("samples_by_indices_nomapping")
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        """Return the batch of `rows`, and which of their samples it has.
+
+        Returns:
+            The batch, or :data:`~batchup_ng.batch.NOTHING_LEFT` if lazy filters keep no sample of it; the places of its
+            samples among those of `rows`, ``(n,) int64``, or None if all are there or the places are unknown.
+        """
+        return self.read(rows, key, buffers), None
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         """Return the samples of `rows` one by one, in the form of the data set, for a ``collate`` function."""

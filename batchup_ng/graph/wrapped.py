@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
@@ -26,6 +28,9 @@ class WrapperNode(Node):
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(rows, key.child(0), buffers)
 
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        return self.source.read_kept(rows, key.child(0), buffers)
+
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return self.source.read_samples(rows, key.child(0), buffers)
 
@@ -35,6 +40,9 @@ class WrapperNode(Node):
 
 class SameOrderNode(WrapperNode):
     """A node that changes the form of each batch of another node, in the same order."""
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        return Node.read_kept(self, rows, key, buffers)  # from this node's own batch
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         return Node.read_samples(self, rows, key, buffers)  # from this node's own batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..batch import as_batch
+from ..batch import NOTHING_LEFT, as_batch
 from ..data_source.epoch.reading import with_mask
 from ..error_context import described, function_name, note_map, raise_if_of_signal_handler
 from ..graph.columns import ColumnsNode
@@ -24,8 +24,13 @@ class ConsumerMaps(NamedTuple):
     pad_mask: bool = False  # whether to append an array that marks padding
 
     def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return the batch after all maps. `key` is the key of the outermost map, `planned` the number of samples."""
+        """Return the batch after all maps, or NOTHING_LEFT if lazy filters keep no sample of it.
+
+        `key` is the key of the outermost map, `planned` the number of samples.
+        """
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
+            if batch is NOTHING_LEFT:
+                return batch
             try:
                 batch = node.unchecked(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..batch import NOTHING_LEFT
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
@@ -177,14 +178,17 @@ class EpochRunner(BufferedRunner):
             planned: PlannedBatch = entry.task.about
             if type(outcome) is PartialBatch:
                 outcome = self._resolved(planned, outcome)
-                if outcome.kept:
+                if outcome.is_handed_out:
                     return outcome.batch
                 continue
             n = planned_samples(planned.rows, outcome)
             if self._maps.nodes:
                 outcome = self._mapped(outcome, planned, n)
-            self._accounting.record(planned.number, n, n, 0, self._transport)
-            return outcome
+            if outcome is NOTHING_LEFT:
+                outcome = self._filled(planned, n)
+            self._accounting.record(planned.number, n, n, 0, "" if outcome is NOTHING_LEFT else self._transport)
+            if outcome is not NOTHING_LEFT:
+                return outcome
 
     def _batch_of(self, entry: Entry) -> Any:
         """Return the batch or :class:`PartialBatch` of an entry that is done, and submit the next batches."""
@@ -220,6 +224,14 @@ class EpochRunner(BufferedRunner):
         key = planned.key._replace(path=self._path)
         return self._maps(batch, key, n) if kept is None else self._maps(batch, key.part(kept), len(kept))
 
+    def _filled(self, planned: PlannedBatch, n: int) -> Any:
+        """Return a batch in place of one of `n` samples of which nothing is left, or NOTHING_LEFT to leave it out."""
+        return self._failures.filled(
+            planned,
+            lambda rows: self._read_beside(planned._replace(rows=rows)),
+            lambda batch: self._mapped(batch, planned, n),
+        )
+
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _resolved(self, planned: PlannedBatch, failed: PartialBatch) -> PartialBatch:
@@ -230,6 +242,8 @@ class EpochRunner(BufferedRunner):
             skipped = self._failures.policy.action == "skip"
             kept = np.setdiff1d(np.arange(n), list(outcome.failures)) if skipped and outcome.failures else None
             outcome.batch = self._mapped(outcome.batch, planned, n, kept)
+        if outcome.batch is NOTHING_LEFT:
+            outcome.batch = self._filled(planned, planned_samples(planned.rows, outcome.batch))
         self._failures.record(planned, outcome, self._transport)
         return outcome
 

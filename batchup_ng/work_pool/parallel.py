@@ -25,7 +25,7 @@ from ..data_source.looking import key_in_order, read_in_order
 from ..data_source.planned import PlannedDataSource
 from ..data_source.source import AbstractDataSource
 from ..display import arguments
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
@@ -83,8 +83,18 @@ class PoolNode(RunsEpochs):
         return self.source.num_samples(**options)
 
     def followed_by(self, node: MapNode | ColumnsNode) -> PoolNode:
-        """Return this node with one more map."""
+        """Return this node with one more map.
+
+        Raises:
+            ArgumentError: the map draws numbers for each sample after a lazy filter. Only the worker knows which
+                samples are left.
+        """
         if isinstance(node, MapNode):
+            if node.rng == "sample" and self.traits.filters:
+                raise ArgumentError(
+                    "rng='sample' after a pool needs to know which samples a lazy filter has left; apply the map "
+                    "before the pool, or filter without lazy=True"
+                )
             node.resizes = True  # any map may do so here
         made = copy.copy(self)
         made.maps = (*self.maps, node)

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from ..batch import NOTHING_LEFT
 from ..batch_layout import finished
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
@@ -138,6 +139,12 @@ class ProducerRunner(BufferedRunner):
         self._finalizer = weakref.finalize(self, producer.abandon)
 
     def _next(self) -> Any:
+        while (batch := self._batch()) is NOTHING_LEFT:
+            pass
+        return batch
+
+    def _batch(self) -> Any:
+        """Return the next batch of the stream, or NOTHING_LEFT if lazy filters keep no sample of it."""
         future = self._buffer.take().future
         try:
             item, transport = future.result(), future.transport
@@ -152,7 +159,7 @@ class ProducerRunner(BufferedRunner):
         self._buffer.top_up()
         n, accounting = count_of(batch), self._accounting
         batch = self._maps(batch, self._key._replace(batch=accounting.batches, start=accounting.planned), n)
-        accounting.record(accounting.batches, n, n, 0, transport)
+        accounting.record(accounting.batches, n, n, 0, "" if batch is NOTHING_LEFT else transport)
         self.latest = latest
         return batch
 

@@ -73,7 +73,8 @@ class World:
             return [self.read(read) for read in reads]
 
         self.limits = TimeLimits(timeout, timeout)
-        made = Rereader(np.array(rows), self.limits, at_once, run).isolated(error, bu.ErrorPolicy(action, retries=again))
+        rule = bu.ErrorPolicy(action, retries=again)
+        made = Rereader(np.array(rows), self.limits, at_once, run).isolated(error, rule)
         return made if isinstance(made, PartialBatch) else PartialBatch(made, len(made))
 
 

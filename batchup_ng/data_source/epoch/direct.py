@@ -7,7 +7,7 @@ import functools
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from ...batch import length
+from ...batch import NOTHING_LEFT, length
 from ...batch_layout import finished
 from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
@@ -68,16 +68,21 @@ def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:
     for planned in plan:
         _, rows, key = planned
         batch = make(node, rows, key, buffers)
+        remade = functools.partial(make.__call__, node, key=key, buffers=buffers)
         if type(batch) is not PartialBatch:
             n = planned_samples(rows, batch)
-            accounting.record(planned.number, n, n, 0, "memory")
-            yield batch
+            if batch is NOTHING_LEFT:
+                batch = failures.filled(planned, remade)
+            accounting.record(planned.number, n, n, 0, "" if batch is NOTHING_LEFT else "memory")
         else:
-            remade = functools.partial(make.__call__, node, key=key, buffers=buffers)
-            batch = failures.resolved(planned, batch, remade)
-            failures.record(planned, batch, "memory")
-            if batch.kept:
-                yield batch.batch
+            partial = failures.resolved(planned, batch, remade)
+            if partial.batch is NOTHING_LEFT:
+                partial.batch = failures.filled(planned, remade)
+            failures.record(planned, partial, "memory")
+            batch = partial.batch if partial.is_handed_out else NOTHING_LEFT
+            del partial
+        if batch is not NOTHING_LEFT:
+            yield batch
         del batch
     failures.check_some_delivered()
 
@@ -90,8 +95,9 @@ def streamed_batches(batches: Iterator[Any], accounting: Accounting, buffers: Bu
         if batch is end:
             return
         n = count_of(batch)
-        accounting.record(accounting.batches, n, n, 0, "memory")
-        yield batch
+        accounting.record(accounting.batches, n, n, 0, "memory" if batch is not NOTHING_LEFT else "")
+        if batch is not NOTHING_LEFT:
+            yield batch
         del batch
 
 

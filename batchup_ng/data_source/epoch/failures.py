@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...batch import NOTHING_LEFT
 from ...error_context import described, map_in_words, raise_if_of_signal_handler, shortened, text_of, without_frames
-from ...errors import BatchError, SampleReadError, SampleWarning, TooManyErrors
+from ...errors import ArgumentError, BatchError, SampleReadError, SampleWarning, TooManyErrors
 from ...faults.isolation import PartialBatch
 from ...faults.policy import FEW_SAMPLES, ErrorPolicy
 from ...graph.node import Node
@@ -25,6 +26,9 @@ MAX_SHOWN = 1000
 
 MAX_REPLACEMENTS = 32
 """Maximum number of other rows to try in place of a bad one."""
+
+SAMPLES_TRIED = 1024
+"""Number of other samples to try in place of a batch of which lazy filters keep nothing."""
 
 MADE_AT_A_LATER_TRY = "which could be made at a later try"
 """Text for a batch whose exception did not recur."""
@@ -72,11 +76,47 @@ class Failures:
             why = gone if failed.gone else "since no single row is to blame"
             raise _unblamed(planned, failed.error, why, hint if failed.of_program else "")
 
+    def filled(
+        self, planned: PlannedBatch, make: Callable[[Any], Any], finish: Callable[[Any], Any] = lambda batch: batch
+    ) -> Any:
+        """Return a batch of other rows in place of one of which lazy filters keep nothing.
+
+        It is :data:`~batchup_ng.batch.NOTHING_LEFT` if the batch may be left out. It may not if ranks share the epoch,
+        which must hand out equally many batches, or if it was requested by its number. The other rows are those that
+        ``on_error="replace"`` would take. `make` makes the batch from rows, `finish` applies the maps after a pool.
+
+        Raises:
+            ArgumentError: no sample is kept of any rows that were tried.
+        """
+        world = self.epoch.options.shard.world
+        if world == 1 and self.epoch.requested is None:
+            return NOTHING_LEFT
+        n = whole_samples(planned.rows)[1]
+        for attempt in range(-(-SAMPLES_TRIED // n)):
+            rows = planned.rows
+            for place in range(n):
+                other = self._other(planned, place, attempt)
+                rows = rows if other is None else put_rows(rows, place, other)
+            made = make(rows)
+            if type(made) is PartialBatch:
+                self._check_passes(planned._replace(rows=rows), made)
+                if made.failures:
+                    continue
+                made = made.batch
+            made = finish(made)
+            if made is not NOTHING_LEFT:
+                return made
+        why = f"{world} ranks share the epoch" if world > 1 else "it was asked for by its number"
+        raise ArgumentError(
+            f"a lazy filter keeps no sample of batch {planned.number}, nor any of {SAMPLES_TRIED:,} others in its "
+            f"place; the batch cannot be left out because {why}: filter without lazy=True, or use larger batches"
+        )
+
     def record(self, planned: PlannedBatch, made: PartialBatch, transport: str) -> None:
         """Record the outcome of a batch that failed in the accounting, once it is handed out."""
         n, failed = whole_samples(planned.rows)[1], len(made.failures)
         replaced = failed if self.policy.action == "replace" else 0
-        came_by = transport if made.kept else ""
+        came_by = transport if made.is_handed_out else ""
         self.epoch.accounting.record(planned.number, n, made.kept, failed - replaced, came_by, replaced)
 
     def check_some_delivered(self) -> None:

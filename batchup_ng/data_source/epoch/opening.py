@@ -11,7 +11,7 @@ import dataclasses
 import weakref
 from typing import Any
 
-from ...errors import StateError
+from ...errors import ArgumentError, StateError
 from ...graph.node import Node, batch_plan
 from ...sampling.plans.epoch import BatchPlan
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
@@ -65,7 +65,7 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
     Raises:
-        ArgumentError: a stream does not support an option.
+        ArgumentError: a stream, or a source with a lazy filter, does not support an option.
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
     is_stream = not has_plan(node)
@@ -80,6 +80,10 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     if is_stream:
         options = dataclasses.replace(options, counted={} if saved is None else counted_of(saved))
     else:
+        if options.shard.pad_mask and node.traits.filters:
+            raise ArgumentError(
+                "pad_mask= marks planned samples, and a lazy filter leaves some of them out; filter without lazy=True"
+            )
         blocks = None
         if options.by_blocks:
             blocks = nodes_in_blocks(node, options.order_blocks)

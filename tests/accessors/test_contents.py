@@ -1,0 +1,225 @@
+"""Facts by which another program recognises columns and functions."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.accessors.contents import column_facts, value_facts
+from batchup_ng.accessors.packed_texts import PackedTexts
+from batchup_ng.accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
+from tests.messages import raises
+
+
+def told(value: Any) -> str:
+    """Return the facts about a value as text: JSON can hold them."""
+    return json.dumps(value_facts(value), allow_nan=False)
+
+
+def function(code: str, **names: Any) -> Any:
+    """Return the function ``f`` that a program defines, with other names of that program."""
+    names = {"__name__": "program", "np": np, **names}
+    exec(code, names)
+    return names["f"]
+
+
+CODE = "def f(x):\n    return x < LIMIT and helper(x) in KNOWN"
+NAMES: dict[str, Any] = {"LIMIT": 3, "helper": abs, "KNOWN": {"a", "b", "c"}}
+
+OTHERS: dict[str, Any] = {
+    "code": function(CODE.replace("<", ">"), **NAMES),
+    "a constant": function(CODE.replace("in KNOWN", "in (1, 2)"), **NAMES),
+    "a global number": function(CODE, **{**NAMES, "LIMIT": 4}),
+    "a global set": function(CODE, **{**NAMES, "KNOWN": {"a", "b"}}),
+    "a global array": function(CODE, **{**NAMES, "KNOWN": np.arange(3)}),
+    "a function that it calls": function(CODE, **{**NAMES, "helper": len}),
+    "a default": function(CODE.replace("(x)", "(x, y=2)", 1), **NAMES),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_functions_differ_by_all_that_they_refer_to(what: str) -> None:
+    assert told(OTHERS[what]) != told(function(CODE, **NAMES))
+
+
+def test_equal_functions_are_told_alike_wherever_they_stand() -> None:
+    assert told(function(CODE, **NAMES)) == told(function("\n\n" + CODE, **{**NAMES, "unused": 8}))
+    nested = "def f(xs):\n    return [x < LIMIT for x in xs]"
+    assert told(function(nested, LIMIT=1)) == told(function(nested, LIMIT=1)) != told(function(nested, LIMIT=2))
+    double = "def g(x):\n    return x * {}\n\ndef f(x):\n    return g(x)"
+    assert told(function(double.format(2))) != told(function(double.format(3)))
+    again = "def f(x):\n    return f(x - 1) if x else g()\n\ndef g():\n    return f(0)"
+    assert told(function(again)) == told(function(again)), "functions that call one another have facts, too"
+
+
+def below(limit: Any) -> Any:
+    return lambda x: x < limit
+
+
+class Below:
+    """A predicate with a state."""
+
+    def __init__(self, limit: Any) -> None:
+        self.limit = limit
+
+    def __call__(self, x: Any) -> bool:
+        return bool(x < self.limit)
+
+    def method(self, x: Any) -> bool:
+        return not self(x)
+
+
+class NotBelow(Below):
+    def __call__(self, x: Any) -> bool:
+        return not super().__call__(x)
+
+
+@functools.lru_cache(maxsize=None)
+def cached(x: Any) -> Any:
+    return x + LATER
+
+
+LATER = 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        below, Below, NotBelow, lambda limit: Below(limit).method, lambda limit: functools.partial(below(7), limit),
+        lambda limit: functools.partial(int, base=limit), lambda limit: [limit, {"x": (limit, {limit, "x"})}],
+        lambda limit: np.array([limit, None], object), lambda limit: below(np.full(9, limit)),
+        lambda limit: below(below(limit)), lambda limit: below(re.compile(str(limit))),
+        lambda limit: below(Path(str(limit))),
+    ],
+)  # fmt: skip
+def test_values_count_by_what_they_hold(make: Any) -> None:
+    assert told(make(3)) == told(make(3)) != told(make(4))
+
+
+def test_a_class_counts_by_the_code_of_its_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, other = told(NotBelow(3)), told(cached)
+    assert told(Below(3)) != before
+    monkeypatch.setattr(Below, "__call__", lambda self, x: True)
+    assert told(NotBelow(3)) != before
+    monkeypatch.setattr(sys.modules[__name__], "LATER", 4)
+    assert told(cached) != other
+
+
+def test_what_is_installed_counts_by_name() -> None:
+    for each in (bool, len, str.isdigit, np.isfinite, np.linalg.norm, json.loads, os.path.exists, bu.PadColumns):
+        assert len(told(each)) < 400
+        assert told(each) != told(print)
+    assert told(bu.PadColumns(0)) == told(bu.PadColumns(0)) != told(bu.PadColumns(1))
+
+
+def test_another_program_tells_the_same() -> None:
+    program = (
+        "import json, numpy as np\nfrom batchup_ng.accessors.contents import value_facts\nLIMIT = {'a', 'b', 'c', 2}\n"
+        "def f(x, y=('d', 5.5), *, z={'k': {'m', 'n'}}):\n    return x in LIMIT or np.any(x == y)\n"
+        "print(json.dumps(value_facts(f)))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1] != b""
+
+
+def test_what_cannot_be_pickled_is_refused() -> None:
+    with raises(bu.ArgumentTypeError):
+        value_facts(below(threading.Lock()))
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------
+
+
+class Accessor:
+    """An accessor that says what its rows depend on."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def fingerprint(self) -> list[int]:
+        return [self.version]
+
+
+def test_columns_count_by_their_contents() -> None:
+    numbers, others = np.arange(9), np.arange(9) + np.eye(9, dtype=int)[7]
+    floats = ImageArrayUInt8ToFloat32
+    for make in (
+        lambda x: x, lambda x: np.stack([x, x])[:, 1::2], lambda x: x.astype(str), lambda x: x.astype("M8[s]"),
+        lambda x: x.astype(object), lambda x: PackedTexts([str(each) for each in x]), lambda x: bu.Ragged(x, [0, 4, 9]),
+        lambda x: bu.MapStyle([(int(each), "text") for each in x]), lambda x: floats(x.astype(np.uint8)),
+        lambda x: bu.Cached(floats(x.astype(np.uint8))), lambda x: Accessor(int(x.sum())),
+        lambda x: bu.MapStyle(Accessors(int(x.sum()))), lambda x: x.reshape(3, 3).T,
+    ):  # fmt: skip
+        given: Any = make
+        made = [json.dumps(column_facts(given(x))) for x in (numbers, numbers.copy(), others)]
+        assert made[0] == made[1] != made[2]
+    forms = [numbers, numbers.astype(np.int32), numbers[::-1], numbers.reshape(3, 3), numbers[:8], np.zeros((0, 3))]
+    assert len({json.dumps(column_facts(each)) for each in forms}) == len(forms)
+
+
+class Accessors(Accessor):
+    """A map-style data set with a fingerprint."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, row: int) -> int:
+        return row
+
+
+def test_arrays_over_files_count_by_the_file_and_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(90).reshape(9, 10))
+
+    def facts(view: Any = lambda x: x) -> str:
+        return json.dumps(column_facts(view(np.load(path, mmap_mode="r"))))
+
+    views: list[Any] = [lambda x: x, lambda x: x[1:], lambda x: x[:, 1:], lambda x: x[::2], lambda x: np.asarray(x)[:8]]
+    with monkeypatch.context() as patch:
+        patch.setattr("batchup_ng.accessors.contents._bytes_digest", None)
+        assert [facts(view) for view in views] == [facts(view) for view in views]
+        assert len({facts(view) for view in views}) == len(views)
+        before = facts()
+        os.utime(path, ns=(1, 1))
+        assert facts() != before
+    mapped = np.load(path, mmap_mode="r")
+    path.unlink()
+    assert json.dumps(column_facts(mapped)) != before, "its file is gone, so its bytes count"
+
+
+def test_a_column_that_does_not_say_what_it_depends_on_is_refused() -> None:
+    class Silent:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, rows: Any) -> Any:
+            return np.arange(3)[rows]
+
+    for column in (Silent(), bu.MapStyle(Silent())):
+        with raises(bu.ArgumentTypeError):
+            column_facts(column)
+
+
+def test_tensors_count_by_their_contents() -> None:
+    torch = pytest.importorskip("torch", reason="its tensors are what is compared")
+    small = torch.arange(6).reshape(2, 3)
+    made = [small.to(torch.bfloat16), small, small + 1]
+    assert len({told(each) for each in made}) == 3
+    assert told(made[1].T.contiguous().T) == told(made[1].clone())
+    assert told(below(made[1])) != told(below(made[2]))
