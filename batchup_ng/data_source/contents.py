@@ -43,4 +43,6 @@ def _functions(node: Node) -> list[Any]:
     """Return what a node makes of samples, as far as its ``fingerprint()`` leaves it out."""
     if isinstance(node, MapNode):
         return [node.fn, node.on, node.out]
-    return [node.columns] if isinstance(node, ColumnsNode) else [getattr(node, "flatten", None)]
+    if isinstance(node, ColumnsNode):
+        return [node.columns]
+    return [getattr(node, "names", None), getattr(node, "flatten", None)]

@@ -68,6 +68,9 @@ class FilterNode(MapNode):
             "lazy=True"
         )
 
+    def permutes_rows(self) -> bool:
+        return False  # the samples have no numbers
+
     def stream_count(self, options: Streaming) -> None:
         return None  # batches of which nothing is left are not handed out
 

@@ -356,7 +356,7 @@ def test_what_needs_numbered_samples_comes_before() -> None:
     lazy = numbers(9).filter(bool, lazy=True).map(lambda x: (x,))
     for use in (
         lambda: lazy[0], lambda: lazy.subset([1]), lambda: lazy.split((0.5, 0.5), 1), lambda: lazy.concat(lazy),
-        lambda: lazy.zip(lazy), lambda: lazy.filter(bool), lambda: bu.mix([lazy, lazy], [1, 1]), lambda: lazy.columns,
+        lambda: lazy.zip(lazy), lambda: lazy.filter(bool), lambda: bu.mix(lazy, lazy, weights=[1, 1]), lambda: lazy.columns,
         lazy.with_index,
     ):  # fmt: skip
         with raises(bu.ArgumentTypeError):
