@@ -308,8 +308,8 @@ class BufferWarning(RuntimeWarning):
 
 
 class CacheWarning(RuntimeWarning):
-    """Rows are read more than once: there is no room for all rows of an accessor or for all chunks that are mixed, or
-    ranks share an order by blocks.
+    """Rows are read more than once: there is no room for all rows of an accessor, for all chunks that are mixed, or for
+    the answer of a filter, or its file is damaged; or ranks share an order by blocks.
     """
 
 
