@@ -20,14 +20,14 @@ class NothingLeft:
         return 0
 
     def __repr__(self) -> str:
-        return "<a batch of which no sample is left>"
+        return "<a batch with no sample left>"
 
     def __reduce__(self) -> str:
         return "NOTHING_LEFT"
 
 
 NOTHING_LEFT = NothingLeft()
-"""Stands for a batch of which lazy filters keep no sample. Maps are not called for it, and no loop gets it."""
+"""Stands for a batch if lazy filters keep no sample of it. Maps are not called for it, and no loop gets it."""
 
 
 def length(batch: Any) -> int:

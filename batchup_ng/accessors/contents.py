@@ -1,10 +1,10 @@
-"""Facts about columns and functions by which another program recognises them: JSON values, equal if the contents are.
+"""Facts about columns and functions, for another program to recognise them: JSON values, equal if the contents are.
 
 A column counts by its contents: an array by its bytes, an array over a file by path, size and modification time of the
 file, an accessor by its ``fingerprint()``. A function counts by its bytecode and by the values that it refers to:
 defaults, closure and globals, with the functions and classes among them. Functions and classes of Python, of this
-package and of installed libraries count by name. So do modules, whatever a function reads out of them by
-``module.name``.
+package and of installed libraries count by name. So do modules: the value of ``module.name`` in a function does not
+count.
 
 Facts may differ although nothing has changed, for example with the version of Python. Then work is only done again.
 """
@@ -85,7 +85,7 @@ class _Facts:
     """Collects facts about one value and all that it refers to."""
 
     def __init__(self) -> None:
-        self._met: dict[int, tuple[int, Any]] = {}  # by id; the values are kept so that no id is used again
+        self._met: dict[int, tuple[int, Any]] = {}  # by id; keeps the values, or an id might be used again
 
     def of(self, value: Any) -> Any:
         """Return facts about a value. A value that was met before, also in a cycle, counts by its number."""

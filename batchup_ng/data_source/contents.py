@@ -1,4 +1,4 @@
-"""A digest of all that the samples of a source depend on, by which another program recognises the source."""
+"""A digest of all that the samples of a source depend on, for another program to recognise the source."""
 
 from __future__ import annotations
 

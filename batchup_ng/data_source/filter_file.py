@@ -34,7 +34,7 @@ class FilterFile:
     """The file of one filter. The constructor checks that the path can be one.
 
     Args:
-        path: The file. It need not exist; its folder must.
+        path: The file. Its folder must exist.
 
     Raises:
         ArgumentError: `path` is at a URL or in no folder, or an existing file is not one of a filter.
@@ -61,7 +61,7 @@ class FilterFile:
                 head = file.read(len(HEAD)).decode("latin-1")
         if not regular or not HEAD.startswith(head):
             raise ArgumentError(
-                f"cache must be a new file, or one that filter wrote, and {self.path!r} is something else; pass "
+                f"cache must be a new file, or the file of a filter, and {self.path!r} is something else; pass "
                 f"another path"
             )
 

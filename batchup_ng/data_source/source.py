@@ -323,8 +323,8 @@ class AbstractDataSource:
         With ``lazy=True`` the call reads nothing, and works on streams too. The worker that makes a batch leaves out the
         samples that the predicate refuses. Maps before the filter get all samples. Maps after it get those that are
         left, with the random numbers of their positions. So batches have fewer samples than planned: lengths, ranks,
-        ``take`` and saved states count the planned ones (``take`` of a stream counts those that are left). A batch of
-        which nothing is left is not handed out. If ranks share the epoch, or a batch is requested by its number, other
+        ``take`` and saved states count the planned ones (``take`` of a stream counts those that are left). A batch
+        with no sample left is not handed out. If ranks share the epoch, or a batch is requested by its number, other
         rows of the epoch take its place, as with ``on_error="replace"``: so ranks have equally many batches, and none
         is empty. The samples have no numbers: use ``concat``, ``mix``, ``subset``, ``split``, ``zip``, ``with_index``
         and ``source[i]`` before the filter.

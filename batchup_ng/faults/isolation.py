@@ -139,7 +139,7 @@ def isolate(reader: Reader, rows: Any, error: BaseException, rule: Rule) -> Part
         wrong = {place: one for place, one in found.items() if _is_of_program(one, rule)}
         if wrong:
             return PartialBatch(failures=wrong, of_program=True)
-        if of_whole and rule.action != "raise":  # bad samples beside it must not hide it
+        if of_whole and rule.action != "raise":  # bad samples in the batch must not hide it
             gone = not isinstance(reader.together(places), BaseException)
             return PartialBatch(error=error, gone=gone, of_program=True)
         bad = {**found, **bad}

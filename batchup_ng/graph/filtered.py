@@ -5,7 +5,7 @@ and lengths, ranks and saved states count the planned samples. The places of the
 with the batch (:meth:`~.node.Node.read_kept`), so the random numbers that a map above draws for a sample do not depend
 on the other samples.
 
-If no sample of a batch is left, :data:`~batchup_ng.batch.NOTHING_LEFT` stands for the batch. Maps are not called for
+If a batch has no sample left, :data:`~batchup_ng.batch.NOTHING_LEFT` stands for the batch. Maps are not called for
 it, because many functions cannot take arrays of no rows. The runner of the epoch leaves the batch out. If it may not
 be left out, the runner hands out a batch of other rows (``Failures.filled``).
 """
@@ -72,7 +72,7 @@ class FilterNode(MapNode):
         return False  # the samples have no numbers
 
     def stream_count(self, options: Streaming) -> None:
-        return None  # batches of which nothing is left are not handed out
+        return None  # a batch with no sample left is not handed out
 
     def samples_by_indices(self, indices: Any) -> Any:
         batch = super().samples_by_indices(indices)

@@ -237,8 +237,8 @@ class Node(Shown):
         """Return the batch of `rows`, and which of their samples it has.
 
         Returns:
-            The batch, or :data:`~batchup_ng.batch.NOTHING_LEFT` if lazy filters keep no sample of it; the places of its
-            samples among those of `rows`, ``(n,) int64``, or None if all are there or the places are unknown.
+            The batch, or :data:`~batchup_ng.batch.NOTHING_LEFT` if lazy filters keep no sample of it; the place in
+            `rows` of each sample, ``(n,) int64``, or None if all are there or the places are unknown.
         """
         return self.read(rows, key, buffers), None
 

@@ -225,7 +225,7 @@ class EpochRunner(BufferedRunner):
         return self._maps(batch, key, n) if kept is None else self._maps(batch, key.part(kept), len(kept))
 
     def _filled(self, planned: PlannedBatch, n: int) -> Any:
-        """Return a batch in place of one of `n` samples of which nothing is left, or NOTHING_LEFT to leave it out."""
+        """Return a batch in place of a batch of `n` samples with none left, or NOTHING_LEFT to leave it out."""
         return self._failures.filled(
             planned,
             lambda rows: self._read_beside(planned._replace(rows=rows)),

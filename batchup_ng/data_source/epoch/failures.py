@@ -28,7 +28,7 @@ MAX_REPLACEMENTS = 32
 """Maximum number of other rows to try in place of a bad one."""
 
 SAMPLES_TRIED = 1024
-"""Number of other samples to try in place of a batch of which lazy filters keep nothing."""
+"""Number of other samples to try in place of a batch with no sample left."""
 
 MADE_AT_A_LATER_TRY = "which could be made at a later try"
 """Text for a batch whose exception did not recur."""
@@ -79,11 +79,11 @@ class Failures:
     def filled(
         self, planned: PlannedBatch, make: Callable[[Any], Any], finish: Callable[[Any], Any] = lambda batch: batch
     ) -> Any:
-        """Return a batch of other rows in place of one of which lazy filters keep nothing.
+        """Return a batch of other rows in place of a batch with no sample left.
 
         It is :data:`~batchup_ng.batch.NOTHING_LEFT` if the batch may be left out. It may not if ranks share the epoch,
-        which must hand out equally many batches, or if it was requested by its number. The other rows are those that
-        ``on_error="replace"`` would take. `make` makes the batch from rows, `finish` applies the maps after a pool.
+        because they must hand out equally many batches, or if it was requested by its number. The other rows are drawn
+        as for ``on_error="replace"``. `make` makes the batch from rows, `finish` applies the maps after a pool.
 
         Raises:
             ArgumentError: no sample is kept of any rows that were tried.
