@@ -32,7 +32,7 @@ def filtered(
     checked_predicate(predicate)
     if validation.true_or_false("lazy", lazy):
         if cache is not None:
-            raise ArgumentError(f"cache must be left out with lazy=True, which has no answer to keep, not {cache!r:.70}")
+            raise ArgumentError(f"cache must be left out with lazy=True, which keeps no answer, not {cache!r:.80}")
         return FilterNode(node, predicate, columns)
     if not node.is_random_access:
         raise ArgumentTypeError(
@@ -60,7 +60,8 @@ def filtered(
 def _progress(progress: Any) -> Callable[..., Any]:
     """Return the function that shows the progress of an iterator."""
     if callable(progress):
-        return progress
+        given: Callable[..., Any] = progress
+        return given
     if not isinstance(progress, (bool, np.bool_)):
         raise ArgumentTypeError(f"progress must be True, False or a function like tqdm.tqdm, not {progress!r:.80}")
     bar = progress_bar() if progress else None

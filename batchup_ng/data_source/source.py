@@ -320,8 +320,8 @@ class AbstractDataSource:
         The call reads all samples once, with their maps, and keeps a list of rows, the same in each epoch. If the
         answer is in an array, ``subset(numpy.flatnonzero(labels == 3))`` reads nothing.
 
-        With ``lazy=True`` the call reads nothing, and works on streams too. The worker that makes a batch leaves out the
-        samples that the predicate refuses. Maps before the filter get all samples. Maps after it get those that are
+        With ``lazy=True`` the call reads nothing, and works on streams too. The worker that makes a batch leaves out
+        the samples that the predicate refuses. Maps before the filter get all samples. Maps after it get those that are
         left, with the random numbers of their positions. So batches have fewer samples than planned: lengths, ranks,
         ``take`` and saved states count the planned ones (``take`` of a stream counts those that are left). A batch
         with no sample left is not handed out. If ranks share the epoch, or a batch is requested by its number, other

@@ -32,7 +32,7 @@ class ErrorPolicy:
             unknown, the share counts against the samples handed out so far, or 100 if those are fewer. If ranks share
             the epoch, each rank counts its own errors and its own share of the samples for both limits.
         types: The exceptions that count as a sample's fault: a class, or a tuple or list of classes. Any other
-            exception ends the epoch with any action. None, the default, is every exception except errors of the program:
+            exception ends the epoch with any action. None, the default, is every exception but errors of the program:
             ``NameError``, ``AttributeError``, ``ImportError`` and ``MemoryError``. A map that does not take the columns
             of the batch, or returns no batch, ends the epoch in any case. A sample that ends its worker, or exceeds
             ``timeout=``, counts as bad in any case.

@@ -85,7 +85,7 @@ class NotBelow(Below):
         return not super().__call__(x)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cached(x: Any) -> Any:
     return x + LATER
 

@@ -355,7 +355,9 @@ def bad_beside(x: Any) -> Any:
 
 
 def attribute_of(x: Any) -> Any:
-    return (np.array([(None if row == 9 else row).ndim for row in x[:, 0]]),)
+    for row in x[:, 0]:
+        assert (None if row == 9 else row).ndim == 0
+    return (x,)
 
 
 def too_large(x: Any) -> Any:
@@ -366,9 +368,6 @@ PROGRAMS: dict[str, tuple[Any, type, int]] = {
     "NameError": (rows().map(misspelt), NameError, 0),
     "AttributeError": (rows().map(misspelt_at_some), AttributeError, 9),
     "ImportError": (rows().map(imports), ImportError, 0),
-    "a wrong signature": (rows().map(of_two), TypeError, 0),
-    "a wrong signature of map_samples": (rows().map_samples(of_two), TypeError, 0),
-    "a wrong signature of collate": (rows().collate(of_two), TypeError, 0),
     "beside a bad sample": (rows().map(bad_beside), AttributeError, 9),
     "an attribute of None": (rows().map(attribute_of), AttributeError, 9),
     "MemoryError": (rows().map(too_large), MemoryError, 9),
@@ -385,6 +384,15 @@ def test_errors_of_the_program_are_raised_at_once(made_by: Callable[[Any], Any],
     assert isinstance(caught.value, kind)
     assert (caught.value.row, caught.value.batch, batches.errors) == (row, row // SIZE, [])
     assert "raises errors of the program, see ErrorPolicy.types" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["map", "map_samples", "collate"])
+@pytest.mark.parametrize("action", ["skip", "replace", bu.ErrorPolicy("skip", types=TypeError)])
+def test_a_wrong_signature_is_raised_at_once(made_by: Callable[[Any], Any], way: str, action: Any) -> None:
+    batches = made_by(getattr(rows(), way)(of_two)).batch_iterator(SIZE, on_error=action)
+    with pytest.raises(bu.MapCallError):
+        next(batches)
+    assert batches.errors == []
 
 
 def test_errors_of_the_program_can_be_listed_as_a_samples_fault(made_by: Callable[[Any], Any]) -> None:

@@ -155,11 +155,11 @@ def encoded(call: Call) -> Encoded:
         source, rows, key, _ = args
         if type(rows) is np.ndarray and rows.ndim == 1 and rows.dtype == np.int64:
             rows = rows.tobytes()
-        constants = [source]
-        if fn.types is not None:
-            constants.append(fn.types)
-            fn = fn._replace(types=fn.types.number)
-        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(fn)), 5), [], constants
+        make, constants = fn, [source]
+        if make.types is not None:
+            constants.append(make.types)
+            make = make._replace(types=make.types.number)
+        return Kind.BATCH, pickle.dumps((source.number, rows, tuple(key), tuple(make)), 5), [], constants
     constants = [value for value in (*args, *kwargs.values()) if isinstance(value, SharedConstant)]
     return Kind.TASK, *dump(referred(call) if constants else call), constants
 
