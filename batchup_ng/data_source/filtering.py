@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,10 +65,11 @@ def _progress(progress: Any) -> Callable[..., Any]:
         return given
     if not isinstance(progress, (bool, np.bool_)):
         raise ArgumentTypeError(f"progress must be True, False or a function like tqdm.tqdm, not {progress!r:.80}")
-    bar = progress_bar() if progress else None
+    in_terminal = sys.stderr is not None and sys.stderr.isatty()  # elsewhere tqdm would start a thread to draw nothing
+    bar = progress_bar() if progress and in_terminal else None
     if bar is None:
         return lambda iterator, **options: iterator
-    return functools.partial(bar, desc="filter", unit=" samples", disable=None)
+    return functools.partial(bar, desc="filter", unit=" samples")
 
 
 def _decisions(node: Node, n: int, predicate: Callable[..., Any], names: list[Any] | None) -> Iterator[bool]:

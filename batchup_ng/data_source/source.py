@@ -340,8 +340,8 @@ class AbstractDataSource:
                 themselves, and functions of installed libraries, are not compared: delete the file if these change. If
                 anything else differs, or the file is damaged, all samples are read again and the file is replaced.
             lazy: Whether to filter each batch as it is made.
-            progress: Whether to show progress if tqdm is installed, or a function like ``tqdm.tqdm``, which is called
-                with ``(iterator, total=..., leave=False)``. A lazy filter shows none.
+            progress: Whether to show progress in a terminal if tqdm is installed; or a function like ``tqdm.tqdm``,
+                which is called with ``(iterator, total=..., leave=False)``. A lazy filter shows none.
 
         Raises:
             ArgumentTypeError: without `lazy`: the source only streams, its samples have no numbers, or something that

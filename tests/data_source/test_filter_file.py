@@ -249,6 +249,20 @@ def test_progress_counts_the_samples() -> None:
         source.filter(is_odd, progress="bar")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("in_terminal", [True, False])
+def test_progress_is_drawn_only_in_a_terminal(monkeypatch: pytest.MonkeyPatch, in_terminal: bool) -> None:
+    shown: list[Any] = []
+
+    def bar(iterator: Any, **options: Any) -> Any:
+        shown.append(options)
+        return iterator
+
+    monkeypatch.setattr(filtering, "progress_bar", lambda: bar)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: in_terminal, raising=False)
+    assert len(bu.ArrayDataSource([np.arange(6)]).filter(is_odd)) == 3
+    assert shown == [{"desc": "filter", "unit": " samples", "total": 6, "leave": False}] * in_terminal
+
+
 def test_an_error_in_a_predicate_leaves_no_file(tmp_path: Path) -> None:
     def fails(x: Any) -> bool:
         raise ZeroDivisionError("no")
