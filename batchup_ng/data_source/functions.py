@@ -13,10 +13,11 @@ from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
 from .composing import repeated, split_nodes, subset_of
 from .derived import TakeDataSource
+from .faces import shown
 from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
-from .source import AbstractDataSource, node_of, nodes_in, shown
+from .source import AbstractDataSource, node_of, nodes_in
 
 
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:

@@ -17,7 +17,8 @@ from .epoch.epochs import Epochs, one_epoch, series_of_epochs
 from .epoch.iterator import BatchIterator
 from .epoch.opening import epoch_plan
 from .epoch_options import EPOCH_0, epoch_options
-from .source import FACES, AbstractDataSource
+from .faces import FACES
+from .source import AbstractDataSource
 
 
 class PlannedDataSource(AbstractDataSource):

@@ -1,8 +1,8 @@
 """The source that users compose: a face over a node of a graph.
 
 A source checks arguments, builds nodes, and opens epochs. ``source.node`` is what it has; only the node is sent to
-workers. The methods that compose sources build a node and ask :func:`shown` for the source that shows it. Each kind of
-source names its kind of node when its class is made.
+workers. The methods that compose sources build a node and ask :func:`~.faces.shown` for the source that shows it. Each
+kind of source names its kind of node when its class is made. Methods with long contracts have files of their own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
 from ..graph.user import UserNode, refuse_methods_of_nodes
 from ..padding import PadColumns
+from . import epoch_maps
 from .column_choice import dropped, renamed, selected, with_column
 from .composing import repeated, split_nodes, subset_of
+from .faces import shown
 from .filtering import filtered
 from .looking import columns_of, length_of, looked_at, read_in_order
-from .reduce import ProgressFunction, batch_map_concat, batch_map_mean, shown_epoch
 
 if TYPE_CHECKING:
     from .planned import PlannedDataSource
@@ -424,54 +425,8 @@ class AbstractDataSource:
 
     # -- over an epoch -----------------------------------------------------------------------------------------------
 
-    def batch_map_concat(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: ProgressFunction | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the results of ``func(*batch)`` joined over an epoch: see :func:`~batchup_ng.batch_map_concat`.
-
-        Args:
-            batch_size: Samples per batch.
-            **kwargs: Options of ``batch_iterator``.
-
-        Raises:
-            ArgumentError: the epoch never ends and `n_batches` is not given.
-        """
-        epoch = shown_epoch(self, batch_size, progress_iter_func, n_batches, kwargs)
-        return batch_map_concat(func, epoch, None, n_batches, prepend_args)
-
-    def batch_map_mean(
-        self,
-        func: Callable[..., Any],
-        batch_size: int,
-        progress_iter_func: ProgressFunction | None = None,
-        sum_axis: int | None = None,
-        n_batches: int | None = None,
-        prepend_args: tuple[Any, ...] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, ...] | None:
-        """Return the mean of ``func(*batch)`` over an epoch: see :func:`~batchup_ng.batch_map_mean`.
-
-        Options are as for :meth:`batch_map_concat`.
-        """
-        epoch = shown_epoch(self, batch_size, progress_iter_func, n_batches, kwargs)
-        return batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)
-
-
-FACES: dict[type[Node], type[PlannedDataSource]] = {}
-"""The class of sources that shows each kind of node. Each class adds itself."""
-
-
-def shown(node: Node) -> PlannedDataSource:
-    """Return the source that shows `node`, a node of the library."""
-    made = object.__new__(FACES[type(node)])
-    made._show(node)
-    return made
+    batch_map_concat = epoch_maps.batch_map_concat
+    batch_map_mean = epoch_maps.batch_map_mean
 
 
 def node_of(name: str, source: Any) -> Node:

@@ -16,7 +16,7 @@ from ..accessors.storage.arrow_column import ArrowColumn
 from ..data_source import AbstractDataSource
 from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.state import digest
-from ..data_source.source import shown
+from ..data_source.faces import shown
 from ..datasets.files import FilesNode
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
