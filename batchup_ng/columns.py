@@ -2,7 +2,7 @@
 
 A batch is a tuple of columns, which have places from 0, or a dict, whose columns have names. A negative place counts
 from the end. The form of a batch has the place or the name of each column in place of its values: ``(0, 1)``, or
-``{"x": "x", "y": "y"}``.
+``{"x": "x", "y": "y"}``. The form of tuples may know names that a batch does not show: :class:`Places`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,23 @@ from typing import Any
 from . import validation
 from .batch import lengths
 from .errors import ArgumentError, ArgumentTypeError, MapResultError
+
+
+class Places(tuple[int, ...]):
+    """The form of tuples whose columns have names too, as from ``from_folder``.
+
+    Attributes:
+        names: The place of each name.
+    """
+
+    names: Mapping[str, int]
+
+    @classmethod
+    def named(cls, places: Iterable[int], names: Mapping[str, int]) -> Places:
+        """Return the form of columns at `places`, some of which have names."""
+        made = cls(places)
+        made.names = names
+        return made
 
 
 def column_names(name: str, columns: Any) -> list[Any]:
@@ -37,6 +54,43 @@ def form_of(names: Iterable[str] | int) -> Any:
     return tuple(range(names)) if isinstance(names, int) else {name: name for name in names}
 
 
+def with_places(form: Any, columns: Iterable[Any]) -> list[Any]:
+    """Return `columns` with a place for each name that only the form has, because a batch does not show the name."""
+    named = isinstance(form, Places)
+    return [place_in(form, column) if named and isinstance(column, str) else column for column in columns]
+
+
+def joined_form(forms: Sequence[Any]) -> Any:
+    """Return the form of batches of `forms` that are joined side by side, or None if it is not known.
+
+    If two columns of tuples have one name, both lose it.
+    """
+    if None in forms:
+        return None
+    if all(isinstance(form, Mapping) for form in forms):
+        keys = [name for form in forms for name in form]
+        return form_of(keys) if len(set(keys)) == len(keys) else None
+    if any(isinstance(form, Mapping) for form in forms):  # a dict counts as one part of a tuple
+        return None
+    names: list[tuple[str, int]] = []
+    n = 0
+    for form in forms:
+        names += [(name, n + place) for name, place in (form.names.items() if isinstance(form, Places) else ())]
+        n += len(form)
+    found = [name for name, _ in names]
+    once = {name: place for name, place in names if found.count(name) == 1}
+    return Places.named(range(n), once) if once else form_of(n)
+
+
+def common_form(forms: Sequence[Any]) -> Any:
+    """Return the form that all of `forms` are, or None. Names that differ are left out."""
+    first = forms[0]
+    if not all(form == first for form in forms):
+        return None
+    alike = all(getattr(form, "names", None) == getattr(first, "names", None) for form in forms)
+    return first if alike or not isinstance(first, tuple) else tuple(first)
+
+
 def place_in(batch: Any, column: Any) -> int:
     """Return the place of a column in a batch or a form. Raise if there is none."""
     if isinstance(batch, Mapping):
@@ -44,6 +98,8 @@ def place_in(batch: Any, column: Any) -> int:
         if not isinstance(column, str):
             raise ArgumentError(f"columns must be names here, for batches are dicts, not {column}; {_names(names)}")
         return names.index(validation.one_of("columns", column, names))
+    if isinstance(batch, Places) and isinstance(column, str):
+        return batch.names[validation.one_of("columns", column, batch.names)]
     if isinstance(column, str):
         raise ArgumentError(
             f"columns must be places from 0 to {len(batch) - 1} here, for batches are tuples, not {column!r}; "
@@ -63,7 +119,12 @@ def keys_in(batch: Any, columns: Iterable[Any]) -> list[Any]:
 def picked(batch: Any, columns: Iterable[Any]) -> Any:
     """Return a batch, or a form, of some columns of `batch`, in this order."""
     keys = keys_in(batch, columns)
-    return {key: batch[key] for key in keys} if isinstance(batch, Mapping) else tuple([batch[key] for key in keys])
+    if isinstance(batch, Mapping):
+        return {key: batch[key] for key in keys}
+    taken = tuple([batch[key] for key in keys])
+    if isinstance(batch, Places):
+        return Places.named(taken, {name: keys.index(place) for name, place in batch.names.items() if place in keys})
+    return taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +141,8 @@ class MappedColumns:
             if out is not None:
                 raise ArgumentError(f"out must be left out without on=, not {out!r}; pass on= with the columns to take")
             return None
-        made = cls(column_names("on", on), None if out is None else column_names("out", out))
+        names = with_places(form, column_names("on", on))
+        made = cls(names, None if out is None else with_places(form, column_names("out", out)))
         if form is not None:
             made.form(form)  # raises for columns that do not exist
         return made
@@ -149,9 +211,9 @@ class MappedColumns:
         new = dict(zip(targets, targets if values is None else values, strict=True))
         if isinstance(batch, Mapping):
             return {**batch, **new}
-        return tuple([new.get(place, column) for place, column in enumerate(batch)]) + tuple(
-            [new[place] for place in sorted(new) if place >= len(batch)]
-        )
+        joined = [new.get(place, column) for place, column in enumerate(batch)]
+        joined += [new[place] for place in sorted(new) if place >= len(batch)]
+        return Places.named(joined, batch.names) if isinstance(batch, Places) else tuple(joined)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +229,12 @@ class ChosenColumns:
     keep: Sequence[Any] | None = None
     drop: Sequence[Any] = ()
     names: Mapping[Any, str] = dataclasses.field(default_factory=dict)
+
+    def in_places(self, form: Any) -> ChosenColumns:
+        """Return this choice with places for the names that only the form of the batches has."""
+        keep = None if self.keep is None else with_places(form, self.keep)
+        names = dict(zip(with_places(form, self.names), self.names.values(), strict=True))
+        return ChosenColumns(keep, with_places(form, self.drop), names)
 
     def chosen(self, batch: Any) -> Any:
         """Return the batch, or its form, of the columns that stay."""

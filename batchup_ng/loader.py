@@ -19,6 +19,7 @@ import numpy as np
 
 from . import validation
 from .data_source import BatchIterator
+from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
@@ -38,7 +39,7 @@ from .data_source.of_data import source_of
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
-from .graph.node import Node, nodes_of, samples_in_words
+from .graph.node import Node, samples_in_words
 from .graph.user import UserNode
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
@@ -70,7 +71,7 @@ class Loader:
         data: A data source; an array or accessor, or a list, tuple or dict of them, of one length; or a data set with
             ``__len__`` and ``__getitem__(int)``, for example from torch or Hugging Face, or a list with a tuple or dict
             for each sample.
-        batch_size: Samples in a batch; the last may have fewer.
+        batch_size: Samples in a batch; the last may have fewer. Default: that of a sampler of whole batches.
         shuffle: None or False: in order. An int: a seed; the order of an epoch is a function of the seed and of the
             epoch's number. True: a seed drawn now from NumPy's global state; saved states contain it. A generator: the
             order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``: shuffled in blocks
@@ -107,7 +108,7 @@ class Loader:
     def __init__(
         self,
         data: Any,
-        batch_size: int,
+        batch_size: int | None = None,
         *,
         shuffle: Any = None,
         pool: str | AbstractWorkerPool = "auto",
@@ -132,11 +133,11 @@ class Loader:
             what = "that pool has its own" if not kind else "a SerialPool works on your thread"
             raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
         source = source_of(data, (WithConsumerMaps, Loader))
+        batch_size = checked_batch_size(source.node, batch_size)
         self.shard_given = shard is not validation.NOT_GIVEN
         shard = shard if self.shard_given else None
         own = isinstance(shuffle, np.random.Generator)
-        # The function of a stream is given the generator itself.
-        self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)
+        self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)  # a stream gets the generator
         if self._seed_drawn:
             if shard is not None and not own:
                 why = f"shuffle={shuffle!r} draws a seed in each process"
@@ -148,8 +149,6 @@ class Loader:
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         later = isinstance(shard, str) and shard == "auto"
         checked = epoch_options(**{**options, "shard": None if later else shard})
-        for node in nodes_of(source.node, below_orders=False):
-            node.check_batch_size(batch_size)
         if workers not in (None, 1) and not source.is_random_access:
             raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
         self._on_error, self._timeout = error_policy(on_error), checked_timeout(timeout)
@@ -243,7 +242,8 @@ class Loader:
         else:
             n_batches = source.node.stream_count(options)
         if n_batches is None or n_batches == math.inf:
-            raise ArgumentTypeError("an epoch of this loader has no end that is known, so it has no len()")
+            remedy = "" if n_batches is None else "; give it one: source.take(n), or num_samples= of source.sample(...)"
+            raise ArgumentTypeError(f"an epoch of this loader has no end that is known, so it has no len(){remedy}")
         return int(n_batches)
 
     def __bool__(self) -> bool:

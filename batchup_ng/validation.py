@@ -37,7 +37,7 @@ TO_BATCH_ITERATOR = "pass it to batch_iterator or epochs of the source that this
 ELSEWHERE = {
     "seed": "pass it as shuffle=, which takes an int seed, and the number of the epoch as epoch=",
     "generator": "pass it as shuffle=, which takes generators of NumPy's, or an int seed",
-    **dict.fromkeys(["sampler", "batch_sampler"], "give a sampler to the source: ArrayDataSource(data, sampler=...)"),
+    **dict.fromkeys(["sampler", "batch_sampler"], "give a sampler to the source: source.sample(sampler)"),
     **dict.fromkeys(["rank", "world_size", "num_replicas"], "pass the rank and their number as shard=(rank, world)"),
     "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
     **dict.fromkeys(

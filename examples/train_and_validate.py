@@ -16,9 +16,10 @@ def to_unit_range(images, labels):
 
 threads_before = threading.active_count()
 with tempfile.TemporaryDirectory() as folder, bu.WorkerThreadPool(2) as pool:
-    paths, labels = write_digits(folder)
-    digits = bu.ArrayDataSource([bu.ImageFiles(paths, size=(8, 8), mode="L"), labels]).map(to_unit_range)
-    train, validation = bu.split(digits, [0.8, 0.2], 1, stratify=labels)
+    write_digits(folder)
+    digits = bu.from_folder(folder, 8).with_images(mode="L")
+    train, validation = digits.split([0.8, 0.2], 1, stratify="label")
+    train, validation = train.map(to_unit_range), validation.map(to_unit_range)
 
     # Two loaders share the two workers. Each fills its own buffer, which stays full between epochs: the first
     # validation batches are ready when training ends.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import PIL
@@ -14,11 +15,13 @@ from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ..randomness import SampleRng
 from ..signals import InterruptsHeld
-from ..validation import height_and_width, one_of, positive_int
+from ..validation import height_and_width, no_unknown, one_of, positive_int
 from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
 from .image_decoding import CHANNELS, RESIZE_FILTERS, Decoding, opencv, simplejpeg
 from .spreading import spread
+
+PicturesType = TypeVar("PicturesType", bound="Pictures")
 
 DECODERS = ("auto", "pillow", "simplejpeg")
 ADVICE_ON_PICTURE_OPTIONS = {
@@ -112,6 +115,24 @@ class Pictures(ABC):
     def draws(self) -> bool:
         """Whether rows are drawn at random."""
         return self._decoding.crop is not None and self._decoding.crop.draws > 0
+
+    def with_options(self: PicturesType, **options: Any) -> PicturesType:
+        """Return an accessor of the same encoded images with other options. Those left out stay as they are.
+
+        Args:
+            **options: As for the constructor, which also checks them: `size`, `mode`, `dtype`, `resize`, `crop`,
+                `decoder`, `max_pixels`, `truncated`.
+        """
+        how = self._decoding
+        present = {
+            "size": how.size, "mode": how.mode, "dtype": self._dtype, "resize": how.resize, "crop": how.crop,
+            "decoder": "pillow" if how.pillow else "auto", "max_pixels": how.max_pixels,
+            "truncated": "fill" if how.fills else "error",
+        }  # fmt: skip
+        no_unknown("with_options", options, present, ADVICE_ON_PICTURE_OPTIONS)
+        made = copy.copy(self)
+        Pictures.__init__(made, **{**present, **options})
+        return made
 
     def __getitem__(self, rows: Any) -> Any:
         """Return the images of `rows`, in the order asked for, as the class describes.

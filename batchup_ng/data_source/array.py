@@ -17,6 +17,7 @@ from ..graph.rows import NO_USER_METHODS
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
+from .own_attributes import replaceable
 from .random_access import RandomAccessDataSource, overridden
 from .source import AbstractDataSource
 
@@ -97,7 +98,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
         """The columns."""
         return self._arrays.data
 
-    @property
+    @replaceable
     def columns(self) -> Any:
         """The arrays in the structure of a batch: a tuple, or a dict by name."""
         return self._arrays.columns

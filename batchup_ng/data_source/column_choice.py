@@ -9,7 +9,7 @@ from typing import Any
 
 from ..accessors.column import as_column
 from ..accessors.listed_rows import of_list
-from ..columns import ChosenColumns, column_names
+from ..columns import ChosenColumns, column_names, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
@@ -22,7 +22,7 @@ from ..sampling.standard import StandardSampler
 
 def selected(node: Node, columns: Sequence[Any]) -> Node:
     """Return the node with some columns of `node`. It reads no others if `node` can do so."""
-    names = column_names("columns", list(columns))
+    names = with_places(node.form(), column_names("columns", list(columns)))
     return node.only(names) or ColumnsNode(node, ChosenColumns(keep=names))
 
 

@@ -27,7 +27,7 @@ ADVICE_ON_TORCH_OPTIONS = {
     "prefetch_factor": "pass the number of batches that are made ahead as buffer=",
     "batch_buffer_size": "pass it as buffer=",
     **dict.fromkeys(["generator", "seed"], "pass it as shuffle=, best as an int seed"),
-    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: ArrayDataSource(data, sampler=...)"),
+    **dict.fromkeys(["sampler", "batch_sampler"], "give it to the source: source.sample(sampler)"),
     "persistent_workers": "workers stay until the loader is closed",
     "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
     "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",

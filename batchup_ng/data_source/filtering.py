@@ -12,7 +12,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
-from ..columns import column_names, picked
+from ..columns import column_names, picked, with_places
 from ..display import progress_bar
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.filtered import FilterNode, checked_predicate, decision
@@ -41,7 +41,7 @@ def filtered(
             f"handed to a pool before"
         )
     n = numbered_length("source", node)
-    names = None if columns is None else column_names("columns", columns)
+    names = None if columns is None else with_places(node.form(), column_names("columns", columns))
     narrow = None if names is None else node.only(names)
     read = node if narrow is None else narrow
     shown = _progress(progress)

@@ -11,13 +11,14 @@ from ..graph.rearranged import ConcatNode
 from ..sampling.base import AbstractSampler
 from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
-from .composing import repeated, split_nodes, subset_of
+from .composing import repeated, subset_of
 from .derived import TakeDataSource
 from .faces import shown
 from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
 from .source import AbstractDataSource, node_of, nodes_in
+from .splitting import split_nodes
 
 
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
@@ -73,27 +74,36 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
 
 
 def split(
-    source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None
+    source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
 ) -> list[SubsetDataSource]:
     """Divide the samples of `source` at random among several sources. The result is a function of the seed.
 
     The samples of each part keep their order.
 
     Args:
-        fractions: The share of each part, above 0, together at most 1. The rest is in no part.
+        fractions: The share of the samples of each part, above 0, together at most 1. The rest is in no part.
         seed: Seed of the draw.
-        stratify: Class of each sample, ``(n,) int`` or strings. Each class is then divided separately.
+        stratify: Class of each sample: the name or place of a column, or ``(n,) int`` or strings. Each class is then
+            divided separately. Other columns are not read.
+        groups: Group of each sample, such as the patient, in the same form. All samples of a group go to one part. The
+            groups are laid end to end in a random order, and each part ends at the end of the group that is nearest to
+            its share of the samples. (GroupShuffleSplit of scikit-learn counts groups, not samples.) With `stratify`,
+            all samples of a group must be of one class.
 
     Raises:
-        ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, or `stratify` and `source`
-            differ in length.
+        ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, `stratify` or `groups` and
+            `source` differ in length, there is no such column or a map makes it, a sample has no group (NaN), or a
+            group has several classes.
 
     >>> import numpy as np
     >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
     >>> [part.num_samples() for part in parts]
     [8, 2]
+    >>> scans = ArrayDataSource({"scan": np.arange(6), "patient": np.array([7, 7, 8, 8, 8, 9])})
+    >>> [part[:]["patient"].tolist() for part in split(scans, (0.5, 0.5), seed=2, groups="patient")]
+    [[7, 7, 9], [8, 8, 8]]
     """
-    parts = split_nodes(node_of("source", source), fractions, seed, stratify)
+    parts = split_nodes(node_of("source", source), fractions, seed, stratify, groups)
     return [cast(SubsetDataSource, shown(part)) for part in parts]
 
 

@@ -87,9 +87,13 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
     `name` is the argument that named the column, for errors. Other columns are not read.
 
     Raises:
-        ArgumentError: there is no such column, or it comes out of a map.
+        ArgumentError: there is no such column, it comes out of a map, or its values differ in shape.
     """
-    narrow, n = node.only([column]), numbered_length("source", node)
+    n = numbered_length("source", node)
+    try:
+        narrow = node.only([column])
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {error}") from None
     if narrow is None:
         raise ArgumentError(
             f"{name} must be a column that can be read alone, and a {node.name} makes its columns together; call this "
@@ -99,8 +103,11 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
     for start in range(0, n, VALUES_READ_AT_ONCE):
         batch = nests.as_batch(read_in_order(narrow, np.arange(start, min(start + VALUES_READ_AT_ONCE, n))))
         (values,) = nests.leaves(batch)
-        parts.append(np.asarray(values))
-    return np.concatenate(parts)
+        parts.append(values)
+    try:
+        return np.concatenate(parts)
+    except ValueError:
+        raise ArgumentError(f"{name} must be a column whose values are of one shape, and {column!r} is not") from None
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .. import validation
 from ..errors import ArgumentError
 from ..graph.node import Node
@@ -105,13 +103,6 @@ class SubsetDataSource(RandomAccessDataSource, node=SubsetNode):
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self._show(SubsetNode(node_of("source", source), rows, repeats))
-
-    @property
-    def rows(self) -> np.ndarray | None:
-        """The positions in the unshuffled epoch of the other source: ``(n,) int``; None for all."""
-        node: Any = self.node
-        rows: np.ndarray | None = node.rows
-        return rows
 
 
 class ConcatDataSource(RandomAccessDataSource, node=ConcatNode):

@@ -23,10 +23,15 @@ from ..graph.user import UserNode, refuse_methods_of_nodes
 from ..padding import PadColumns
 from . import epoch_maps
 from .column_choice import dropped, renamed, selected, with_column
-from .composing import repeated, split_nodes, subset_of
+from .composing import repeated, subset_of
 from .faces import shown
 from .filtering import filtered
+from .image_options import with_images
+from .labels import labels_of
 from .looking import columns_of, length_of, looked_at, read_in_order
+from .own_attributes import replaceable
+from .sampled import sample
+from .splitting import split_nodes
 
 if TYPE_CHECKING:
     from .planned import PlannedDataSource
@@ -167,7 +172,7 @@ class AbstractDataSource:
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
-    @property
+    @replaceable
     def columns(self) -> Any:
         """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``.
 
@@ -269,6 +274,41 @@ class AbstractDataSource:
         options |= {"truncation": truncate, "return_lengths": lengths, "return_mask": mask}
         return self.map(PadColumns(*columns, **options))
 
+    with_images = with_images
+
+    @replaceable
+    def labels(self) -> Any:
+        """The label of each sample, in the order of the unshuffled epoch: ``(n, ...)``. Other columns are not read.
+
+        The labels are the column ``"label"``. In tuples without names they are the second column. None without such a
+        column.
+
+        Raises:
+            ArgumentError: a map without `on=` makes the columns, or the epoch never ends.
+            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
+
+        >>> import numpy as np, batchup_ng as bu
+        >>> train, test = bu.ArrayDataSource([np.zeros((6, 2)), np.arange(6) % 3]).split([0.5, 0.5], seed=1)
+        >>> train.labels, train.rows
+        (array([0, 1, 2]), array([0, 4, 5]))
+        """
+        return labels_of(self.node)
+
+    @replaceable
+    def rows(self) -> np.ndarray:
+        """The row of each sample in the original source, ``(n,) int64``: its position in the unshuffled epoch there.
+
+        The original source is at the bottom of all splits, subsets, ``take`` and maps. If it was made of a table,
+        ``table.iloc[train.rows]`` are the rows of this source. If all parts of a concatenation come from one source,
+        that is the original; if they come from several, the concatenation is. A ``zip`` has the rows of its first part.
+
+        Raises:
+            ArgumentError: the epoch never ends.
+            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
+        """
+        node = self.node
+        return np.array(node.origin_rows(np.arange(numbered_length("source", node))))
+
     # -- composing ---------------------------------------------------------------------------------------------------
 
     def take(self, n: int) -> PlannedDataSource:
@@ -283,9 +323,13 @@ class AbstractDataSource:
         """Return the samples at positions `rows` of the unshuffled epoch: see :func:`batchup_ng.subset`."""
         return shown(subset_of(self.node, rows, exclude))
 
-    def split(self, fractions: Sequence[float], seed: int, stratify: Any = None) -> list[PlannedDataSource]:
+    def split(
+        self, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
+    ) -> list[PlannedDataSource]:
         """Divide the samples at random among several sources: see :func:`batchup_ng.split`."""
-        return [shown(part) for part in split_nodes(self.node, fractions, seed, stratify)]
+        return [shown(part) for part in split_nodes(self.node, fractions, seed, stratify, groups)]
+
+    sample = sample
 
     def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
         """Return this source followed by the others: see :func:`batchup_ng.concat`."""

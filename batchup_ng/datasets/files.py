@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ..data_source.array import ArrayDataSource
 from ..display import counted, printable
 from ..error_context import shortened
@@ -20,9 +18,12 @@ Reader: TypeAlias = Callable[..., Any]
 
 ADVICE_ON_IMAGE_OPTIONS = dict.fromkeys(
     ["mode", "dtype", "resize", "crop", "decoder", "max_pixels", "truncated"],
-    "give a function that makes the accessor: images=functools.partial(ImageFiles, crop='random')",
+    "call with_images(...) of the source, also after a split: train.with_images(crop='random')",
 )
 """Advice for options of ``ImageFiles``."""
+
+NAMED_COLUMNS = ("image", "label")
+"""The names of the columns of files and labels, by which methods of a source find them."""
 
 SHOWN_CLASSES = 20
 """Maximum number of classes with their own line in a report."""
@@ -85,22 +86,15 @@ class FilesNode(ArraysNode):
 
     name = "FilesDataSource"
 
-    def __init__(self, data: Sequence[Any], report: FilesReport, labelled: bool) -> None:
-        super().__init__(data, None, StandardSampler(len(data[0])))
+    def __init__(self, data: Sequence[Any], report: FilesReport, places: Mapping[str, int]) -> None:
+        super().__init__(data, None, StandardSampler(len(data[0])), places=places)
         self.report = report
-        self.labelled = labelled
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The class names in the order of their numbers. Empty if there are no classes."""
         return tuple(self.report.class_counts)
-
-    def with_data(self, data: Sequence[Any]) -> FilesNode:
-        return FilesNode(data, self.report, self.labelled)
-
-    def _facts(self) -> list[str]:
-        return [fact for fact in super()._facts() if not fact.startswith("labelled=")]
 
 
 class FilesDataSource(ArrayDataSource, node=FilesNode):
@@ -110,9 +104,9 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
 
     _arrays: FilesNode
 
-    def __init__(self, data: list[Any], report: FilesReport, labelled: bool) -> None:
+    def __init__(self, data: list[Any], report: FilesReport, places: Mapping[str, int]) -> None:
         super().__init__(data)
-        self._show(FilesNode(self.data, report, labelled))
+        self._show(FilesNode(self.data, report, places))
 
     @property
     def report(self) -> FilesReport:
@@ -127,11 +121,6 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
     def class_names(self) -> tuple[str, ...]:
         """The class names in the order of their numbers. Empty if there are no classes."""
         return self._arrays.class_names
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """The label of each sample, ``(n, ...)``, for ``split(stratify=)`` or a sampler. None without labels."""
-        return self.data[1] if self._arrays.labelled else None
 
 
 def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:

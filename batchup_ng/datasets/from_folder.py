@@ -14,7 +14,15 @@ from ..accessors.packed_paths import PackedPaths
 from ..errors import ArgumentError
 from ..validation import known_names
 from .exclusion import excluded_paths, unmatched_paths
-from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, FilesReport, Reader, checked_class_names, opened
+from .files import (
+    ADVICE_ON_IMAGE_OPTIONS,
+    NAMED_COLUMNS,
+    FilesDataSource,
+    FilesReport,
+    Reader,
+    checked_class_names,
+    opened,
+)
 
 IMAGE_EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jpe", ".jfif", ".apng", ".ppm", ".pgm",
@@ -86,7 +94,8 @@ def from_folder(
     skipped = {why: PackedPaths(those) for why, those in walk.skipped.items()}
     unmatched = PackedPaths(unmatched_paths(exclude, walk.excluded, skipped.get("excluded", ())))
     report = FilesReport(root, len(paths), by_name, skipped, unmatched=unmatched)
-    return FilesDataSource([opened(images, paths, size), *labels], report, bool(labels))
+    columns = [opened(images, paths, size), *labels]
+    return FilesDataSource(columns, report, {name: place for place, name in enumerate(NAMED_COLUMNS[: len(columns)])})
 
 
 Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"

@@ -16,7 +16,7 @@ from ..data_source.error_list import absolute
 from ..display import counted
 from ..errors import ArgumentError
 from .exclusion import excluded_paths, unmatched_paths
-from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, FilesReport, Reader, named, opened
+from .files import ADVICE_ON_IMAGE_OPTIONS, NAMED_COLUMNS, FilesDataSource, FilesReport, Reader, named, opened
 from .table_columns import Column, columns_of, further_column, row_words
 from .table_labels import class_counts, labels_of, separator_hint
 
@@ -112,7 +112,10 @@ def from_table(
     if encoded and images is ImageFiles:
         images = ImageBytes
     pictures = opened(images, values if encoded else PackedPaths(taken), size)
-    return FilesDataSource([pictures, *labels, *further], report, label is not None)
+    given = [image, *([] if label is None else [label]), *columns]
+    known = NAMED_COLUMNS[: 1 + len(labels)]
+    places = {name: place for place, name in enumerate(given)} | {name: place for place, name in enumerate(known)}
+    return FilesDataSource([pictures, *labels, *further], report, places)
 
 
 def _paths(values: Column, root: str | os.PathLike[str] | None) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
-from ..columns import form_of, place_in
+from ..columns import Places, form_of, place_in
 from ..display import array_words, listed, printable
 from ..memory.leases import FRESH, Buffers
 from ..memory.paging import file_name
@@ -28,7 +29,7 @@ from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from ..validation import positive_int
 from .indexed import with_rows
-from .node import Traits, joined_names
+from .node import Notes, Traits, joined_names
 from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 
 DEFAULT_WINDOW_BLOCKS = 16
@@ -48,6 +49,7 @@ class ArraysNode(RowsNode):
         include_indices: Whether each batch begins with its row numbers.
         own: Methods of a user's class that go before those of the node.
         numbers: The number of each column, which determines its random crops. Default: its place.
+        places: If batches are tuples: the places of columns by names that a batch does not show.
     """
 
     name = "ArrayDataSource"
@@ -60,14 +62,20 @@ class ArraysNode(RowsNode):
         include_indices: bool = False,
         own: UserMethods = NO_USER_METHODS,
         numbers: Sequence[int] | None = None,
+        places: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(sampler, own)
-        self.data = list(data)
         self.names = names
         self.include_indices = include_indices
-        self.numbers = tuple(range(len(self.data)) if numbers is None else numbers)
+        self.numbers = tuple(range(len(data)) if numbers is None else numbers)
+        self.places = places
+        self._hold(data)
+
+    def _hold(self, data: Sequence[Any]) -> None:
+        """Take the columns `data`, and note how they are read."""
+        self.data = list(data)
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
-        self._runs_user_code = own != NO_USER_METHODS or not all(map(_is_plain, self.data))
+        self._runs_user_code = self.own != NO_USER_METHODS or not all(map(_is_plain, self.data))
         self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
@@ -79,29 +87,36 @@ class ArraysNode(RowsNode):
 
     def with_data(self, data: Sequence[Any]) -> ArraysNode:
         """Return this node over other columns of the same rows."""
-        return ArraysNode(data, self.names, self.sampler, self.include_indices, numbers=self.numbers)
+        made = copy.copy(self)
+        made._hold(data)
+        made._notes = Notes()
+        return made
 
     def form(self) -> Any:
         if self.include_indices or self.own != NO_USER_METHODS or self._has_samples:  # one may have several columns
             return None
+        if self.places and self.names is None:
+            return Places.named(range(len(self.data)), self.places)
         return form_of(len(self.data) if self.names is None else self.names)
 
-    def place_of(self, name: Any) -> int:
-        """Return the place of a column. Raise if there is none with this name or place."""
-        return place_in(self.columns, name)
-
     def only(self, names: Sequence[Any]) -> ArraysNode | None:
-        if self.form() is None:
+        form = self.form()
+        if form is None:
             return None
-        places = [self.place_of(name) for name in names]
-        kept = None if self.names is None else tuple([self.names[place] for place in places])
-        numbers = [self.numbers[place] for place in places]
-        return ArraysNode([self.data[place] for place in places], kept, self.sampler, numbers=numbers)
+        chosen = [place_in(form, name) for name in names]
+        kept = None if self.names is None else tuple([self.names[place] for place in chosen])
+        numbers = [self.numbers[place] for place in chosen]
+        places = {name: chosen.index(place) for name, place in (self.places or {}).items() if place in chosen}
+        return ArraysNode([self.data[place] for place in chosen], kept, self.sampler, numbers=numbers, places=places)
+
+    def origin(self) -> Any:
+        return self.sampler  # nodes that are made of this one, with other columns, have it too
 
     def owned(self, own: UserMethods) -> ArraysNode:
         """Return this node with the methods of a user's class. What is remembered of it stays shared."""
-        made = ArraysNode(self.data, self.names, self.sampler, self.include_indices, own, self.numbers)
-        made.name, made._notes = self.name, self._notes
+        made = copy.copy(self)
+        made.own = own
+        made._hold(self.data)
         return made
 
     def natural_blocks(self) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from ..sampling.plans.choice import RoundRobinPlan, StratifiedPlan, even_order
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import ChoiceBatch, RowPlan, read_only
-from .node import Node, Streaming, Traits
+from .node import Node, Notes, Streaming, Traits
 from .user import taken_by
 
 
@@ -41,6 +42,11 @@ class ChoiceNode(Node):
 
     def children(self) -> tuple[Node, ...]:
         return tuple(self.datasets)
+
+    def with_children(self, children: Sequence[Node]) -> ChoiceNode:
+        made = copy.copy(self)
+        made.datasets, made._notes = list(children), Notes()
+        return made
 
     def fingerprint(self) -> list[Any]:
         return [self.name, self.stratified, *[source.fingerprint() for source in self.datasets]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import NOTHING_LEFT, as_batch
-from ..columns import ChosenColumns, form_of, keys_in
+from ..columns import ChosenColumns, Places, form_of, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .node import Node, Streaming, samples_in_words
@@ -22,12 +22,14 @@ class ColumnsNode(SameOrderNode):
 
     def __init__(self, source: Node, columns: ChosenColumns) -> None:
         super().__init__(source)
-        self.columns = columns
+        self.columns = columns = columns.in_places(source.form())
         self.fn = columns.chosen  # named in errors
         self.form()  # raises for columns that do not exist, if they are known
 
     def form(self) -> Any:
         origin = self._origin()
+        if isinstance(origin, Places):
+            return Places.named(range(len(origin)), origin.names)
         return None if origin is None else form_of(list(origin) if isinstance(origin, Mapping) else len(origin))
 
     def only(self, names: Sequence[Any]) -> Node | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
 from ..sampling.plans.combined import side_by_side
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, take_rows, whole_samples
-from .node import Node, Streaming, joined_names
+from .node import Node, Notes, Streaming, joined_names
 
 
 class CompositeNode(Node):
@@ -55,6 +56,11 @@ class CompositeNode(Node):
 
     def children(self) -> tuple[Node, ...]:
         return tuple(self.datasets)
+
+    def with_children(self, children: Sequence[Node]) -> CompositeNode:
+        made = copy.copy(self)
+        made.datasets, made._notes = list(children), Notes()
+        return made
 
     def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]

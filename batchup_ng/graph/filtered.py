@@ -20,7 +20,7 @@ import numpy as np
 from .. import batch as nests
 from ..accessors.base import gather
 from ..batch import NOTHING_LEFT, as_batch
-from ..columns import column_names, keys_in, picked
+from ..columns import column_names, keys_in, picked, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import FRESH, Buffers
@@ -47,8 +47,8 @@ class FilterNode(MapNode):
         super().__init__(source, checked_predicate(predicate), resizes=True)
         self.predicate = predicate
         self.columns = columns
-        self._names = None if columns is None else column_names("columns", columns)
         form = source.form()
+        self._names = None if columns is None else with_places(form, column_names("columns", columns))
         if self._names is not None and form is not None:
             keys_in(form, self._names)  # raises for columns that do not exist
 

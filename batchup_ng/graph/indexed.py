@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,10 @@ class IndexedNode(SameOrderNode):
     def form(self) -> Any:
         form = self.source.form()
         return form_of([INDEX_COLUMN, *form]) if isinstance(form, Mapping) and INDEX_COLUMN not in form else None
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        known = all(isinstance(name, str) and name != INDEX_COLUMN for name in names)
+        return self.source.only(names) if known else None
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return with_rows(super().read(rows, key, buffers), *row_arrays(rows))

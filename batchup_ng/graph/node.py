@@ -143,6 +143,17 @@ class Node(Shown):
         """Return the nodes that this one reads from."""
         return ()
 
+    def with_children(self, children: Sequence[Node]) -> Node:
+        """Return this node over other nodes, one in place of each of its children and with the same samples.
+
+        Raises:
+            ArgumentTypeError: the node cannot be had over others.
+        """
+        raise ArgumentTypeError(
+            f"what a {self.name} reads from cannot be replaced; make the change in the sources that it is made of, "
+            f"then make it of them"
+        )
+
     def own_traits(self) -> Traits:
         """Return the traits of this node alone."""
         return Traits()
@@ -182,6 +193,16 @@ class Node(Shown):
             f"concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
         )
 
+    def origin(self) -> Any:
+        """Return an object that stands for the data at the bottom: this node if its samples come from several."""
+        return self
+
+    def origin_rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the positions in the unshuffled epoch of the origin, ``(n,) int``, for `positions` in that of this
+        node.
+        """
+        return positions
+
     def natural_blocks(self) -> tuple[int, int] | None:
         """Return the length of a block, whose samples are as cheap to read together as one, and the number of blocks
         that a shuffle may mix while storage reads each once. None if samples are cheap one by one or come from other
@@ -202,6 +223,11 @@ class Node(Shown):
     def permutes_rows(self) -> bool:
         """Return whether a shuffled epoch is a permutation of the unshuffled epoch."""
         return False
+
+    @property
+    def own_batch_size(self) -> int | None:
+        """The batch size that the order of this node has, None for any. A loader takes it if the user gives none."""
+        return None
 
     def check_batch_size(self, batch_size: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if no batch has this size. A loader calls this first."""

@@ -11,7 +11,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
-from ..columns import form_of, keys_in
+from ..columns import common_form, joined_form, place_in
 from ..errors import ArgumentError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
@@ -36,6 +36,11 @@ class _JoinedNode(_RearrangedNode):
 
     def children(self) -> tuple[Node, ...]:
         return tuple(self.sources)
+
+    def with_children(self, children: Sequence[Node]) -> _JoinedNode:
+        made = copy.copy(self)  # with its sampler and the lengths of its sources
+        made.sources, made._notes = list(children), Notes()
+        return made
 
     def described(self) -> list[Any]:
         return [*super().described(), *[source.fingerprint() for source in self.sources]]
@@ -71,11 +76,20 @@ class SubsetNode(_RearrangedNode):
 
     def only(self, names: Sequence[Any]) -> SubsetNode | None:
         part = self.source.only(names)
-        if part is None:
-            return None
+        return None if part is None else self.with_children([part])
+
+    def with_children(self, children: Sequence[Node]) -> SubsetNode:
         made = copy.copy(self)  # with its rows and repeats
-        made.source, made._notes = part, Notes()
+        (made.source,) = children
+        made._notes = Notes()
         return made
+
+    def origin(self) -> Any:
+        return self.source.origin()
+
+    def origin_rows(self, positions: np.ndarray) -> np.ndarray:
+        own = self.rows_at(positions)
+        return self.source.origin_rows(own if self.rows is None else self.rows[own])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return self.source.read(self._own_rows(rows), key.child(0), buffers)
@@ -108,13 +122,25 @@ class ConcatNode(_JoinedNode):
         super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
 
     def form(self) -> Any:
-        forms = [source.form() for source in self.sources]
-        return forms[0] if all(form == forms[0] for form in forms) else None
+        return common_form([source.form() for source in self.sources])
 
-    def only(self, names: Sequence[Any]) -> ConcatNode | None:
+    def only(self, names: Sequence[Any]) -> Node | None:
         parts = [source.only(names) for source in self.sources]
         found = [part for part in parts if part is not None]
-        return ConcatNode(found, self.sampler) if len(found) == len(parts) else None
+        return self.with_children(found) if len(found) == len(parts) else None
+
+    def origin(self) -> Any:
+        first, *others = [source.origin() for source in self.sources]
+        return first if all(other is first for other in others) else self
+
+    def origin_rows(self, positions: np.ndarray) -> np.ndarray:
+        rows = self.rows_at(positions)
+        if self.origin() is self:
+            return np.asarray(rows)
+        found = np.empty(len(rows), np.int64)
+        for i, where in zip(*self._parts(rows), strict=True):
+            found[where] = self.sources[i].origin_rows(rows[where] - self._bounds[i])
+        return found
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)
@@ -165,24 +191,29 @@ class ZipNode(_JoinedNode):
         super().__init__(StandardSampler(lengths[0]))
 
     def form(self) -> Any:
-        forms = [source.form() for source in self.sources]
-        if not self.flatten or None in forms:
-            return None
-        if all(isinstance(form, Mapping) for form in forms):
-            names = [name for form in forms for name in form]
-            return form_of(names) if len(set(names)) == len(names) else None
-        return form_of(sum(map(len, forms)))
+        return joined_form([source.form() for source in self.sources]) if self.flatten else None
 
     def only(self, names: Sequence[Any]) -> Node | None:
         form = self.form()
-        if not isinstance(form, Mapping):
+        if form is None:
             return None
-        keys = keys_in(form, names)
-        of_sources = [[key for key in keys if key in source.form()] for source in self.sources]
-        parts: list[Any] = [source.only(own) for source, own in zip(self.sources, of_sources, strict=True) if own]
-        if None in parts or [key for own in of_sources for key in own] != keys:
+        of_sources = [source.form() for source in self.sources]
+        keys = [list(own) if isinstance(own, Mapping) else list(range(len(own))) for own in of_sources]
+        every = [(i, key) for i, own in enumerate(keys) for key in own]
+        chosen = [every[place_in(form, name)] for name in names]
+        if chosen != sorted(chosen, key=lambda pair: pair[0]):  # the sources stand in another order
             return None
-        return parts[0] if len(parts) == 1 else ZipNode(parts)
+        parts = [self.sources[i].only([key for owner, key in chosen if owner == i]) for i in dict(chosen)]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return None
+        return found[0] if len(found) == 1 else ZipNode(found)
+
+    def origin(self) -> Any:
+        return self.sources[0].origin()
+
+    def origin_rows(self, positions: np.ndarray) -> np.ndarray:
+        return self.sources[0].origin_rows(self.rows_at(positions))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         parts = [source.read(source.rows_at(rows), key.child(i), buffers) for i, source in enumerate(self.sources)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import batch as nests
@@ -30,6 +30,10 @@ class TakeNode(WrapperNode):
 
     def form(self) -> Any:
         return self.source.form()
+
+    def only(self, names: Sequence[Any]) -> Node | None:
+        part = self.source.only(names)
+        return None if part is None else self.with_children([part])
 
     def fingerprint(self) -> list[Any]:
         return [self.name, self.n, self.source.fingerprint()]

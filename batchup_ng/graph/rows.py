@@ -80,6 +80,10 @@ class RowsNode(Node):
         sampler = self.sampler if blocks is None else self._in_blocks(*blocks)
         return sampler.row_plan(batch_size, key, drop_last)
 
+    @property
+    def own_batch_size(self) -> int | None:
+        return self.sampler.batch_size
+
     def check_batch_size(self, batch_size: int) -> None:
         self.sampler.check_batch_size(batch_size)
 
@@ -110,13 +114,14 @@ class RowsNode(Node):
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
             raise ArgumentTypeError(
                 f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
-                f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out"
+                f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out, "
+                f"and give one to the result: train.sample(...)"
             )
         return self.sampler.rows_at(positions, None)
 
     def _facts(self) -> list[str]:
         whole = type(self.sampler) is StandardSampler and self.sampler.repeats == 1
-        made_from = ("length=", "data=", "names=", "own=", "numbers=", *(["sampler="] if whole else []))
+        made_from = ("length=", "data=", "names=", "own=", "numbers=", "places=", *(["sampler="] if whole else []))
         return [fact for fact in super()._facts() if not fact.startswith(made_from)]
 
 

@@ -59,6 +59,9 @@ class UserSourceNode(Node):
     def children(self) -> tuple[Node, ...]:
         return nodes_in(self.source)
 
+    def origin(self) -> Any:
+        return self.source  # a node is made anew for each request
+
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         return of_its_own(self.source.samples_by_indices_nomapping(read_only(rows)))
 

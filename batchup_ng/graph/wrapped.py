@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import RowPlan
-from .node import Node
+from .node import Node, Notes
 
 
 class WrapperNode(Node):
@@ -21,6 +23,18 @@ class WrapperNode(Node):
 
     def children(self) -> tuple[Node, ...]:
         return (self.source,)
+
+    def with_children(self, children: Sequence[Node]) -> WrapperNode:
+        made = copy.copy(self)
+        (made.source,) = children
+        made._notes = Notes()
+        return made
+
+    def origin(self) -> Any:
+        return self.source.origin()
+
+    def origin_rows(self, positions: np.ndarray) -> np.ndarray:
+        return self.source.origin_rows(positions)
 
     def samples_by_indices(self, indices: Any) -> Any:
         return self.source.samples_by_indices(indices)

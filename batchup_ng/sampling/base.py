@@ -67,6 +67,9 @@ class AbstractSampler:
     n_rows: int | None = None
     """How many rows the data must have; None for any number."""
 
+    batch_size: int | None = None
+    """The batch size that a loader takes if the user gives none; None if any size will do."""
+
     def __repr__(self) -> str:
         return call_words(self)
 

@@ -32,7 +32,8 @@ class BucketSampler(BatchSampler):
 
     The ``batch_size`` of ``batch_iterator`` is the most samples that a batch may have. With `max_tokens`, also the size
     after padding is limited: a batch of n samples with the greatest length m has n·m <= `max_tokens`. A batch counts as
-    whole if it has as many samples as the longest row of its bucket allows.
+    whole if it has as many samples as the longest row of its bucket allows. In a ``Loader`` without ``batch_size`` only
+    `max_tokens` limits a batch.
 
     The sampler orders whole batches, so an epoch is resumed with the same batch size, and a source with such a sampler
     cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
@@ -104,6 +105,11 @@ class BucketSampler(BatchSampler):
 
     def num_indices_generated(self) -> Any:
         return len(self._rows)
+
+    @property
+    def batch_size(self) -> int | None:  # type: ignore[override]  # computed
+        """The size that leaves it to `max_tokens` how many samples a batch has; None without that."""
+        return self.max_tokens
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
         return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)

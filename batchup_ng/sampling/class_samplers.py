@@ -123,7 +123,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         self.classes_per_batch = validation.positive_int("classes_per_batch", wanted)
         if self.classes_per_batch > n:
             raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
-        self.batch_size = self.per_class * self.classes_per_batch
+        self.batch_size: int = self.per_class * self.classes_per_batch
         self._batches_a_round = n // self.classes_per_batch
         # After so many turns of a class its rows and its batches end together.
         self._cycles = np.lcm(self._by_class.sizes, self.per_class)
@@ -139,7 +139,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         if batch_size != self.batch_size:
             raise ArgumentError(
                 f"batch_size must be {self.batch_size}, which is per_class={self.per_class} of each of "
-                f"{self.classes_per_batch} classes, not {batch_size}; pass batch_size=sampler.batch_size"
+                f"{self.classes_per_batch} classes, not {batch_size}; pass that, or no batch_size to a Loader"
             )
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:

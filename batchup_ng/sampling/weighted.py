@@ -84,7 +84,7 @@ class WeightedSampler(RandomAccessSampler):
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         if key is None:
             raise InOrderNotSupported(
-                f"In-order sampling not supported by {type(self).__name__}; pass shuffle= to batch_iterator"
+                f"In-order sampling not supported by {type(self).__name__}; pass shuffle=, best as an int seed"
             )
         if self.replacement:
             rows = self._table.rows_at(unit_floats(words_at(key.word("weighted"), positions)))

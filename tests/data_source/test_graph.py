@@ -34,7 +34,7 @@ def stream(batch_size: int, **options: Any) -> Iterator[Any]:
 
 MADE: list[tuple[Callable[[], Any], list[AbstractDataSource], str]] = [
     (lambda: ARRAY, [], "uses_shuffle orders_rows"),
-    (lambda: bu.FilesDataSource([np.arange(10)], REPORT, False), [], "uses_shuffle orders_rows"),
+    (lambda: bu.FilesDataSource([np.arange(10)], REPORT, {"image": 0}), [], "uses_shuffle orders_rows"),
     (lambda: bu.CallableDataSource(stream), [], "runs_user_code takes_options uses_shuffle"),
     (lambda: bu.IteratorDataSource(stream(4)), [], "runs_user_code"),
     (lambda: bu.CompositeDataSource([ARRAY, OTHER]), [ARRAY, OTHER], "uses_shuffle orders_rows"),

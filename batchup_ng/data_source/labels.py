@@ -1,0 +1,70 @@
+"""One value for each sample of a source, such as its label: out of a column, or as the user gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..columns import Places
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.node import Node
+from .looking import column_values
+
+LABEL = "label"
+"""The name of the column of labels. In tuples whose columns have no names it is the second one."""
+
+
+def labels_of(node: Node) -> np.ndarray | None:
+    """Return the label of each sample, in the order of the unshuffled epoch: ``(n, ...)``. None without labels.
+
+    Raises:
+        ArgumentError: a map makes the columns, so the labels cannot be read alone.
+        ArgumentTypeError: the samples have no numbers.
+    """
+    form = node.form()
+    named = form if isinstance(form, Mapping) else form.names if isinstance(form, Places) else None
+    if form is not None and (LABEL not in named if named is not None else len(form) < 2):
+        return None
+    return column_values("labels", node, LABEL if named is not None else 1)
+
+
+def values_of(name: str, noun: str, node: Node, given: Any, n: int) -> np.ndarray:
+    """Return one value for each of the `n` samples of `node`: ``(n,)``.
+
+    Args:
+        name: The argument, for errors.
+        noun: The noun for one value, for errors: ``"the class"``.
+        given: The name or place of a column, or the values.
+
+    Raises:
+        ArgumentError: there is no such column, a map makes it, or there is not one value for each sample.
+    """
+    if isinstance(given, (str, int, np.integer)) and not isinstance(given, bool):
+        given = column_values(name, node, given)
+    try:
+        values = np.asarray(given)
+    except ValueError:
+        raise ArgumentTypeError(f"{name} must hold {noun} of each sample, not lists of different lengths") from None
+    if values.shape != (n,):
+        raise ArgumentError(
+            f"{name} must hold {noun} of each of the {n} samples, not be of shape {values.shape}; pass the name of a "
+            f"column, or an array with one value for each sample of this source"
+        )
+    return values
+
+
+def grouped(name: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of the class of each sample, in the sorted order of the classes, and the size of each class.
+
+    Samples without a class (NaN) form a class too.
+    """
+    try:
+        _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} must hold classes of one kind, numbers or strings, that can be sorted; give None, or what else "
+            f"is among them, a class of that kind"
+        ) from None
+    return which, counts

@@ -1,0 +1,127 @@
+"""Splits by classes and groups, which are columns or arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.accessors.packed_texts import PackedTexts
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from tests.data_source.test_labels import NeverRead, files
+from tests.messages import raises
+
+N = 20
+KIND = np.array(list("aabbb") * 4)
+PATIENT = np.repeat([7, 3, 9, 1, 5], [8, 5, 4, 2, 1])
+
+counts = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+fractions = st.builds(lambda counts, rest: [n / (sum(counts) + rest) for n in counts], counts, st.sampled_from([0, 1]))
+
+
+def rows_of(parts: list[Any]) -> list[list[int]]:
+    return [part.rows.tolist() for part in parts]
+
+
+def sources() -> list[tuple[Any, Any, Any]]:
+    """Sources of unread images, classes and groups, with the names of the last two."""
+    texts = PackedTexts(KIND.tolist())
+    named = bu.ArrayDataSource({"x": NeverRead(), "kind": texts, "patient": PATIENT})
+    return [
+        (named, "kind", "patient"), (bu.ArrayDataSource([NeverRead(), KIND, PATIENT]), 1, -1),
+        (files(image=NeverRead(), label=texts, patient=PATIENT), "label", "patient"),
+        (named.zip(bu.ArrayDataSource({"more": PATIENT})), "kind", "more"),
+        (named.concat(named).subset(np.arange(N, 2 * N)), "kind", "patient"),
+        (named.map(lambda x: x + 1, on="x").rename({"kind": "k"}), "k", "patient"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_column_says_the_same_as_an_array(number: int) -> None:
+    source, kind, patient = sources()[number]
+    plain = bu.ArrayDataSource([np.arange(N)])
+    for given_column, array in (({"stratify": kind}, {"stratify": KIND}), ({"groups": patient}, {"groups": PATIENT})):
+        parts = source.split([0.5, 0.4], 3, **given_column)
+        expected = plain.split([0.5, 0.4], 3, **array)
+        assert [part.node.rows.tolist() for part in parts] == rows_of(expected)
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=4, max_size=30), shares=fractions, seed=st.integers(0, 2**40))
+def test_groups_stay_whole_and_shares_are_as_near_as_they_allow(
+    sizes: list[int], shares: list[float], seed: int
+) -> None:
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)) * 3 - 5, sizes))
+    try:
+        parts = rows_of(bu.ArrayDataSource([groups]).split(shares, seed, groups=groups))
+    except ArgumentError:
+        return  # a part would be without a group
+    rest = np.setdiff1d(np.arange(len(groups)), np.concatenate(parts))
+    assert sum(map(len, parts)) + len(rest) == len(groups)
+    assert all(part == sorted(part) for part in parts)
+    assert sum(len(set(groups[part])) for part in [*parts, rest]) == len(sizes)
+    ends = np.cumsum([len(part) for part in parts])
+    assert (np.abs(ends - np.cumsum(shares) * len(groups)) <= max(sizes) / 2 + 1e-6).all()
+    assert rows_of(bu.ArrayDataSource([groups]).split(shares, seed, groups=groups)) == parts
+
+
+def test_groups_are_divided_at_random_and_some_are_left_out() -> None:
+    groups = np.repeat(np.arange(40), 5)
+    source = bu.ArrayDataSource({"patient": groups})
+    found = [rows_of(source.split([0.5, 0.25], seed, groups="patient")) for seed in range(30)]
+    assert {(len(train), len(test)) for train, test in found} == {(100, 50)}
+    counts = np.bincount(np.concatenate([test for _, test in found]), minlength=200)
+    assert counts.max() < 20  # of 30 seeds; each patient is expected 7.5 times
+    assert counts.min() > 0
+    assert len({tuple(train) for train, _ in found}) == 30
+
+
+@given(n_groups=st.lists(st.integers(1, 12), min_size=1, max_size=5), seed=st.integers(0, 2**40))
+def test_groups_are_stratified_by_their_classes(n_groups: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 5, sum(n_groups))
+    order = rng.permutation(int(sizes.sum()))
+    groups = np.repeat(rng.permutation(len(sizes)), sizes)[order]
+    classes = np.repeat(np.repeat(np.arange(len(n_groups)), n_groups), sizes)[order].astype(str)
+    source = bu.ArrayDataSource([groups])
+    try:
+        train, test = rows_of(source.split([0.5, 0.5], seed, stratify=classes, groups=groups))
+    except ArgumentError:
+        return
+    assert sorted(train + test) == list(range(len(groups)))
+    assert not set(groups[train]) & set(groups[test])
+    ends = np.cumsum([np.sum(classes[train] == each) - np.sum(classes[test] == each) for each in np.unique(classes)])
+    assert np.abs(ends).max() <= max(sizes)  # each class so far is halved up to a half of a group
+
+
+def test_what_cannot_be_split_by_is_refused() -> None:
+    source = bu.ArrayDataSource({"x": np.zeros((N, 2)), "label": np.arange(N) % 2, "patient": PATIENT})
+    ragged = bu.ArrayDataSource({"tokens": bu.Ragged(np.arange(6), [0, 1, 6])})
+    for refused in (
+        lambda: source.split([0.5], 1, stratify="lable"),
+        lambda: source.split([0.5], 1, stratify=0),
+        lambda: source.split([0.5], 1, groups="x"),
+        lambda: source.split([0.5], 1, groups=np.zeros(3)),
+        lambda: source.split([0.5], 1, groups=np.where(np.arange(N) == 3, np.nan, 1.0)),
+        lambda: source.split([0.5], 1, stratify="label", groups="patient"),
+        lambda: source.split([0.9, 0.1], 1, groups=np.zeros(N)),
+        lambda: source.map(lambda **batch: batch).split([0.5], 1, stratify="label"),
+        lambda: ragged.split([0.5], 1, stratify="tokens"),
+        lambda: bu.ArrayDataSource([np.zeros(0)]).split([0.5], 1, groups=[]),
+    ):
+        with raises(ArgumentError):
+            refused()  # type: ignore[no-untyped-call]
+    for wrong in ([None] * 10 + ["a"] * 10, [[1], [2, 3]]):
+        with raises(ArgumentTypeError):
+            source.split([0.5], 1, groups=wrong)
+
+
+def test_splits_without_groups_are_those_of_before() -> None:
+    """A seed names a split for ever."""
+    source = bu.ArrayDataSource([np.arange(12)])
+    assert rows_of(source.split([0.5, 0.25], 7)) == [[4, 5, 6, 8, 9, 11], [0, 1, 2]]
+    stratified = source.split([0.5, 0.25], 7, stratify=np.arange(12) % 3)
+    assert rows_of(stratified) == [[0, 1, 2, 3, 5, 7], [4, 6, 11]]
