@@ -164,12 +164,24 @@ def _finished_array(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.
     if type(array) is np.ndarray and exclusive:
         if _is_finished(array, buffers):
             return array
-        if array.flags.carray and array.dtype.isnative and _owns(array, buffers.common):
+        if array.size and array.flags.carray and array.dtype.isnative and _owns(array, buffers.common):
             return array.reshape(-1).reshape(array.shape)  # gives axes of length 1 the strides of any other array
     dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    if not array.size:
+        return _empty(array.shape, dtype)
     out = np.empty(array.shape, dtype) if dtype.hasobject else buffers.empty(array.shape, dtype)
     np.copyto(out, array, casting="equiv")
     return out
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an array to be written, with undefined contents: C order.
+
+    NumPy gives an array without elements other strides on new memory than on given memory, as in a batch of a worker.
+    """
+    if 0 in shape and not dtype.hasobject:
+        return np.ndarray(shape, dtype, np.empty(1, dtype))
+    return np.empty(shape, dtype)
 
 
 def _finished_objects(array: np.ndarray, exclusive: bool, buffers: Buffers) -> np.ndarray:
@@ -192,7 +204,7 @@ def _is_finished(array: np.ndarray, buffers: Buffers) -> bool:
         return False
     # NumPy calls an array contiguous with any strides in axes of length 1; other libraries choose algorithms by them.
     shape = array.shape
-    return (1 not in shape and 0 not in shape) or array.strides == np.empty(shape, dtype).strides
+    return (1 not in shape and 0 not in shape) or array.strides == _empty(shape, dtype).strides
 
 
 def _owns(array: np.ndarray, common: Any) -> bool:

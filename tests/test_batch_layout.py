@@ -68,7 +68,7 @@ ALREADY: dict[str, Callable[[], Any]] = {
     "nested": lambda: (np.zeros(3), [np.ones(2), {"a": np.zeros(1), "b": (np.arange(3),)}], "text", 3.0),
     "strides of an axis of one": lambda: (np.zeros((2, 4, 5, 1)).transpose(0, 3, 1, 2),),
     "an ordered mapping": lambda: collections.OrderedDict(a=np.zeros(3)),
-    "no rows": lambda: (np.zeros((0, 3)), []),
+    "no rows": lambda: (np.zeros((0, 3)), [np.zeros((0, 4)), np.zeros(0), np.zeros((2, 0, 3)), np.zeros(0, "U0")], []),
 }
 
 COPIED: dict[str, tuple[int, Callable[[], Any]]] = {
@@ -138,7 +138,7 @@ def check(part: Any) -> None:
         assert type(part) is np.ndarray
         assert part.flags.carray
         assert part.dtype.isnative
-        assert part.strides == np.empty(part.shape, part.dtype).strides
+        assert part.strides == np.empty([n or 1 for n in part.shape], part.dtype).strides
     elif isinstance(part, (tuple, list)):
         for one in part:
             check(one)
