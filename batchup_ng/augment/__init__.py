@@ -6,26 +6,30 @@ All are functions for ``source.map(..., rng="sample")``::
     train = source.map(chain, rng="sample")
 
 They take ``(n, height, width, channels)`` arrays of `uint8` or `float32`. They leave the other parts of a batch
-unchanged, except that ``mixup`` and ``cutmix`` mix the labels. All pools give the same batches. Except with these two,
-the result for a sample does not depend on the batch size either. ``flip``, ``random_crop``,
-``cutout``, ``normalize`` and the mixing need only NumPy, ``albumentations`` its own library. The others need OpenCV
-(``pip install 'batchup_ng[images]'``), and their last bits depend on its version.
+unchanged, with two exceptions: boxes, masks and keypoints that ``compose`` names move with the images, and ``mixup``
+and ``cutmix`` mix the labels. All pools give the same batches. Except with the mixing, the result for a sample does not
+depend on the batch size either. ``flip``, ``random_crop``, ``cutout``, ``normalize`` and the mixing need only NumPy,
+``albumentations`` and ``torchvision`` their libraries. The others need OpenCV (``pip install 'batchup_ng[images]'``),
+and their last bits depend on its version.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .albumentations import albumentations
 from .base import compose
+from .boxes import box_convert
 from .choice import choose, rand_augment
 from .color import blur, color_jitter, grayscale
 from .geometry import affine, cutout, flip, random_crop, resized_crop
 from .mixing import cutmix, mixup
 from .normalize import normalize
+from .torchvision import torchvision
 
 __all__ = [
     "affine",
     "albumentations",
     "blur",
+    "box_convert",
     "choose",
     "color_jitter",
     "compose",
@@ -38,6 +42,7 @@ __all__ = [
     "rand_augment",
     "random_crop",
     "resized_crop",
+    "torchvision",
 ]
 
 _OF_TORCHVISION = {

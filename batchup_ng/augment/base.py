@@ -12,22 +12,23 @@ Any other array belongs to the caller, and the caller may use it again. The firs
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
+import dataclasses
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
-from ..memory.leases import BufferPool
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
 from ..validation import known_names, not_negative
+from .annotation_columns import AnnotationColumns
+from .annotations import Annotations
+from .batch_memory import copied
 from .options import ADVICE_ON_AUGMENT_OPTIONS
-
-BATCH_MEMORY = BufferPool(max_free=8, max_bytes=1 << 28)
-"""Memory for new batches. It is reused when a batch is gone, because fresh memory costs more than most changes."""
+from .points import UNMOVED, Moves
+from .ranges import number
 
 
 class Operation:
@@ -47,7 +48,7 @@ class Operation:
     numbers: int = 0  # draws per sample
     random: ClassVar[bool] = True
     in_place: ClassVar[bool] = False  # whether it may write to its input images
-    last: ClassVar[bool] = False  # whether no operation can take the result
+    last: bool = False  # whether no operation can take the result
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Return the batch as a tuple, or as a dict if its parts were given by name."""
@@ -87,6 +88,20 @@ class Operation:
         """
         raise NotImplementedError
 
+    def moves(self, size: tuple[int, int], drawn: Any) -> Moves | None:
+        """Return how :meth:`apply` moves the points of images of this height and width. None: not at all."""
+        return None
+
+    def apply_to_all(self, images: Any, labels: Any, drawn: Any, annotations: Annotations) -> tuple[Any, Any]:
+        """Return images and labels as :meth:`apply` does, and move the annotations with them."""
+        moves = self.moves(images.shape[1:3], drawn)
+        if moves is not None:
+            annotations.move(moves)
+        return self.apply(images, labels, drawn)
+
+    def check_annotations(self, columns: AnnotationColumns) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if the operation cannot move these annotations."""
+
 
 class InPlace(Operation):
     """An operation that changes each image with probability `p`, and keeps its shape and dtype."""
@@ -105,14 +120,28 @@ class InPlace(Operation):
             self.perhaps(image, *numbers)
         return images, labels
 
+    def moves(self, size: tuple[int, int], drawn: Any) -> Moves | None:
+        maps = [self.perhaps_moved(size, *numbers) for numbers in drawn.tolist()]
+        if all(one is None for one in maps):
+            return None
+        return Moves(np.stack([UNMOVED if one is None else one for one in maps]), size)
+
     def perhaps(self, image: np.ndarray, chance: float, *numbers: float) -> None:
         """Change an image ``(height, width, channels)`` by `numbers`, if `chance`, in [0, 1), is below `p`."""
         if chance < self.p:
             self.change(image, *numbers)
 
+    def perhaps_moved(self, size: tuple[int, int], chance: float, *numbers: float) -> np.ndarray | None:
+        """Return the map of the points of an image that :meth:`perhaps` changes by the same numbers."""
+        return self.moved(size, *numbers) if chance < self.p else None
+
     def change(self, image: np.ndarray, *numbers: float) -> None:
         """Change an image in place."""
         raise NotImplementedError
+
+    def moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray | None:
+        """Return the map of the points of an image that :meth:`change` changes: ``(2, 3)``. None: it moves none."""
+        return None
 
 
 class compose(Operation):
@@ -125,6 +154,23 @@ class compose(Operation):
     >>> {name: part.shape for name, part in batch.items()}
     {'y': (3,), 'x': (3, 2, 2, 3)}
 
+    With `boxes`, `masks` or `keypoints`, these parts move with the images: each operation moves them by the numbers
+    that it drew for the image. Operations on colours, and ``cutout``, do not change them. Nothing writes to them.
+
+    >>> chain = compose(flip(p=1.0), boxes="boxes")
+    >>> image, boxes = np.zeros((1, 20, 30, 3), np.uint8), [np.array([[0, 5, 10, 15], [40, 0, 50, 10]])]
+    >>> batch = chain(image=image, boxes=boxes, labels=[np.array([3, 4])], rng=SampleRng(7, np.arange(1)))
+    >>> batch["boxes"], batch["labels"]  # the second box lies outside of the image
+    ([array([[20.,  5., 30., 15.]], dtype=float32)], [array([3])])
+
+    A box becomes the smallest box around its four moved corners. It is cut to the image at the start and after each
+    operation. At the end it is dropped if less than `min_area` of it is left, or less than `min_visibility`: the
+    product of the shares of its area that each cut left. Masks take the nearest pixel. A keypoint is dropped if it was
+    outside of the image at the start or after an operation.
+
+    Edges of boxes count from the edge of the image: a flip moves x to ``width - x``. Keypoints count from the centre of
+    the first pixel: a flip moves x to ``width - 1 - x``, and a resize by s moves it to ``s * (x + 0.5) - 0.5``.
+
     Args:
         *operations: Operations of this module. An inner ``compose`` is replaced by its operations. ``normalize`` is the
             last one. Your own functions go before or after the chain, by ``source.map``.
@@ -132,14 +178,52 @@ class compose(Operation):
             the first.
         label: The part with the labels, which ``mixup`` and ``cutmix`` change. Default: ``"label"`` of a dict, else the
             second.
+        boxes: The part with boxes, which has an array ``(k, 4)`` of finite numbers for each image: a list, an array of
+            objects, or an array ``(n, k, 4)``. The result is a list of arrays ``(k, 4) float32``.
+        box_format: ``"xyxy"``: left, top, right, bottom. ``"xywh"``: left, top, width, height, as in COCO.
+            ``"cxcywh"``: x and y of the centre, width, height. In pixels, also those of the result.
+        box_labels: The parts with a row for each box, ``(k, ...)`` for each image. Rows of dropped boxes are dropped.
+            The results are lists of arrays. Default: ``"labels"``, if a dict has it.
+        min_area: The least area that a box keeps, in square pixels of the result.
+        min_visibility: The least share of its area that a box keeps, 0 to 1.
+        masks: The parts with masks, of integers or other numbers: ``(n, height, width)`` or ``(n, height, width,
+            channels)``. If `box_labels` names such a part too, it has a mask for each box: a list with an array ``(k,
+            height, width)`` for each image.
+        mask_fill: What a mask has where nothing of the image is.
+        keypoints: The part with keypoints, which has an array ``(k, 2)`` for each image, x and y in pixels. Further
+            values, ``(k, 2 + further)``, stay as they are. If `box_labels` names this part too, it has keypoints for
+            each box, ``(k, m, 2)``. The result is a list of arrays of `float32`.
+        keypoint_labels: The parts with a row for each keypoint.
+        remove_invisible: Whether to drop keypoints outside of the image. Keypoints of boxes are only dropped with them.
 
     Raises:
-        ArgumentError: an operation follows ``normalize``; in a call: the batch has no such part.
-        ArgumentTypeError: an argument is no operation.
+        ArgumentError: an operation follows ``normalize``, or cannot move annotations, as ``mixup``; options contradict
+            each other; in a call: the batch has no such part, or one of another shape.
+        ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
     @known_names(ADVICE_ON_AUGMENT_OPTIONS)
-    def __init__(self, *operations: Operation, image: int | str | None = None, label: int | str | None = None) -> None:
+    def __init__(
+        self,
+        *operations: Operation,
+        image: int | str | None = None,
+        label: int | str | None = None,
+        boxes: int | str | None = None,
+        box_format: str = "xyxy",
+        box_labels: int | str | Sequence[int | str] | None = None,
+        min_area: float = 1.0,
+        min_visibility: float = 0.0,
+        masks: int | str | Sequence[int | str] | None = None,
+        mask_fill: float = 0,
+        keypoints: int | str | None = None,
+        keypoint_labels: int | str | Sequence[int | str] | None = None,
+        remove_invisible: bool = True,
+    ) -> None:
+        self.annotations = AnnotationColumns(
+            boxes=boxes, box_format=box_format, box_labels=box_labels, min_area=min_area, min_visibility=min_visibility,
+            masks=masks, mask_fill=mask_fill, keypoints=keypoints, keypoint_labels=keypoint_labels,
+            remove_invisible=remove_invisible,
+        )  # fmt: skip
         chain: list[Operation] = []
         for place, operation in enumerate(operations):
             if not isinstance(operation, Operation):
@@ -149,6 +233,7 @@ class compose(Operation):
                     f"operations[{place}] must be an operation of batchup_ng.augment, such as flip() or "
                     f"albumentations(pipeline), not {operation!r:.80}; {remedy}"
                 )
+            operation.check_annotations(self.annotations)
             chain.extend(operation.operations if isinstance(operation, compose) else (operation,))
         for operation in chain[:-1]:
             if operation.last:
@@ -156,6 +241,12 @@ class compose(Operation):
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
+
+    def check_annotations(self, columns: AnnotationColumns) -> None:
+        if self.annotations.given:
+            raise ArgumentError("boxes, masks and keypoints must be those of the outer compose; pass them to it")
+        for operation in self.operations:
+            operation.check_annotations(columns)
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)
@@ -168,6 +259,7 @@ class compose(Operation):
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
+        annotations = self.annotations.taken_from(parts, _sizes(images)) if self.annotations.given else None
         mine = place in own
         for operation in self.operations:
             if operation.random and not isinstance(rng, SampleRng):
@@ -178,16 +270,24 @@ class compose(Operation):
             images = operation.checked(images)
             if operation.in_place and isinstance(images, np.ndarray) and not (mine and images.flags.carray):
                 images = copied(images)
-            images, labels = operation.apply(images, labels, operation.draw(rng))
+            drawn = operation.draw(rng)
+            if annotations is None:
+                images, labels = operation.apply(images, labels, drawn)
+            else:
+                images, labels = operation.apply_to_all(images, labels, drawn, annotations)
             mine = True  # it was copied, or the operation made it
         parts[place] = images
         if labels is not None:
             parts[beside] = labels
+        if annotations is not None:
+            self.annotations.put_into(parts, annotations)
         return parts if named else tuple(parts.values())
 
     def __repr__(self) -> str:
-        parts = (("image", self.image), ("label", self.label))
-        chosen = [f"{name}={value!r}" for name, value in parts if value is not None]
+        options: dict[str, tuple[Any, Any]] = {"image": (self.image, None), "label": (self.label, None)}
+        for field in dataclasses.fields(self.annotations):
+            options[field.name] = getattr(self.annotations, field.name), field.default
+        chosen = [f"{name}={value!r}" for name, (value, default) in options.items() if value != default]
         return f"compose({', '.join([*map(repr, self.operations), *chosen])})"
 
 
@@ -198,6 +298,12 @@ def _part(parts: dict[Any, Any], chosen: int | str | None, name: str, place: int
     if chosen is None and name in parts:
         return name
     return next(islice(parts, place if chosen is None else chosen, None), None)  # counts the parts that have names too
+
+
+def _sizes(images: Any) -> list[tuple[int, int]]:
+    """Return height and width of each image of an array, or of a list of arrays."""
+    same = isinstance(images, np.ndarray)
+    return [images.shape[1:3]] * len(images) if same else [np.shape(image)[:2] for image in images]
 
 
 def _in_words(images: Any) -> str:
@@ -211,38 +317,3 @@ def _in_words(images: Any) -> str:
         f"a {kind} {tuple(getattr(images, 'shape', ()))} of {getattr(images, 'dtype', '')}; convert it in a map: "
         f"{convert}; batchup_ng.frameworks makes tensors of the results"
     )
-
-
-def copied(images: np.ndarray) -> np.ndarray:
-    """Return a copy in writable memory."""
-    out = BATCH_MEMORY.empty(images.shape, images.dtype)
-    out[...] = images
-    return out
-
-
-def number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a number within bounds, both included."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(f"{name} must be a number, not {value!r} of type {type(value).__name__}")
-    if not (least <= value <= most and math.isfinite(value)):
-        bounds = f"between {least:g} and {most:g}" if most < np.inf else f"at least {least:g}, and finite"
-        raise ArgumentError(f"{name} must be {bounds}, not {value:g}")
-    return float(value)
-
-
-def span(name: str, value: Any, least: float, most: float, around: float | None = None) -> tuple[float, float]:
-    """Return a range (low, high) within bounds. A number d means ``around - d`` to ``around + d``, cut to bounds."""
-    if around is not None and not isinstance(value, (tuple, list)):
-        reach = number(name, value, 0.0, np.inf if most == np.inf else most - around)
-        return max(least, around - reach), around + reach
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise ArgumentTypeError(f"{name} must be a pair of numbers, (low, high), not {value!r}")
-    low, high = (number(f"{name}[{i}]", each, least, most) for i, each in enumerate(value))
-    if low > high:
-        raise ArgumentError(f"{name} must be (low, high), not {value!r}; swap them")
-    return low, high
-
-
-def between(limits: tuple[float, float], u: float) -> float:
-    """Return the number at `u` in [0, 1) of the way from the lower to the upper limit."""
-    return limits[0] + (limits[1] - limits[0]) * u

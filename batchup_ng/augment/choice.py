@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import known_names, positive_int
-from .base import InPlace, number
+from .base import InPlace
 from .color import color_jitter
 from .geometry import affine
 from .options import ADVICE_ON_AUGMENT_OPTIONS
+from .points import followed_by
+from .ranges import number
 
 
 class choose(InPlace):
@@ -42,9 +45,21 @@ class choose(InPlace):
         self.numbers = self.n * (1 + self.most)
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
+        for operation, its_numbers in self.chosen(*numbers):
+            operation.perhaps(image, *its_numbers)
+
+    def moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray | None:
+        whole: np.ndarray | None = None
+        for operation, its_numbers in self.chosen(*numbers):
+            one = operation.perhaps_moved(size, *its_numbers)
+            whole = one if whole is None else whole if one is None else followed_by(whole, one)
+        return whole
+
+    def chosen(self, *numbers: float) -> Iterator[tuple[InPlace, tuple[float, ...]]]:
+        """Yield the operations that the numbers choose, each with its own numbers."""
         for start in range(0, self.numbers, 1 + self.most):
             operation = self.operations[int(numbers[start] * len(self.operations))]
-            operation.perhaps(image, *numbers[start + 1 : start + 2 + operation.numbers])
+            yield operation, numbers[start + 1 : start + 2 + operation.numbers]
 
     def __repr__(self) -> str:
         return f"choose({', '.join(map(repr, self.operations))}, n={self.n})"

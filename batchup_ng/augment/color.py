@@ -9,8 +9,9 @@ import numpy as np
 
 from ..accessors.image_decoding import opencv
 from ..errors import ArgumentError
-from .base import InPlace, between, span
+from .base import InPlace
 from .options import names_checked
+from .ranges import between, span
 
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue in grey: ITU-R BT.601."""

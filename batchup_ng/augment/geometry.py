@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..accessors.crops import RandomResizedCrop
+from ..accessors.crops import Box, RandomResizedCrop
 from ..accessors.image_decoding import found_opencv, opencv
 from ..errors import ArgumentError
 from ..validation import height_and_width, not_negative, true_or_false
-from .base import BATCH_MEMORY, InPlace, Operation, between, span
+from .base import InPlace, Operation
+from .batch_memory import BATCH_MEMORY
 from .options import names_checked
+from .points import Moves, cut_out, mirrored, of_edges
+from .ranges import between, span
 
 
 @names_checked
@@ -46,6 +49,9 @@ class flip(InPlace):
         else:
             image[...] = image[::-1] if self.vertical else image[:, ::-1]
 
+    def moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray:
+        return mirrored(size, self.vertical)
+
 
 @names_checked
 @dataclass(frozen=True)
@@ -72,22 +78,32 @@ class random_crop(Operation):
         not_negative("padding", self.padding)
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
-        (n, height, width, channels), pad, (tall, wide) = images.shape, self.padding, height_and_width(self.size)
-        free = np.array([height, width]) + 2 * pad - (tall, wide)
-        if free.min() < 0:
-            raise ArgumentError(
-                f"size must be at most that of the images with their padding, {(height + 2 * pad, width + 2 * pad)}, "
-                f"not {(tall, wide)}; raise padding, or resize the images"
-            )
-        out = BATCH_MEMORY.empty((n, tall, wide, channels), images.dtype)
-        corners, fill = (drawn * (free + 1)).astype(int) - pad, _colour(self.fill, images)
-        for image, place, (top, left) in zip(images, out, corners.tolist(), strict=True):
+        (n, height, width, channels), (tall, wide) = images.shape, height_and_width(self.size)
+        corners = self.corners((height, width), drawn)
+        out, fill = BATCH_MEMORY.empty((n, tall, wide, channels), images.dtype), _colour(self.fill, images)
+        for image, place, (top, left) in zip(images, out, corners, strict=True):
             part = image[max(0, top) : max(0, top + tall), max(0, left) : max(0, left + wide)]
             if part.shape != place.shape:
                 place[...] = fill
             down, right = max(0, -top), max(0, -left)
             place[down : down + len(part), right : right + part.shape[1]] = part
         return out, labels
+
+    def moves(self, size: tuple[int, int], drawn: Any) -> Moves:
+        cut = height_and_width(self.size)
+        return _joined([cut_out(top, left, cut, cut) for top, left in self.corners(size, drawn)], cut)
+
+    def corners(self, size: tuple[int, int], drawn: np.ndarray) -> list[list[int]]:
+        """Return top and left of each crop, for images of this height and width. The border has negative ones."""
+        (height, width), pad, (tall, wide) = size, self.padding, height_and_width(self.size)
+        free = np.array([height, width]) + 2 * pad - (tall, wide)
+        if free.min() < 0:
+            raise ArgumentError(
+                f"size must be at most that of the images with their padding, {(height + 2 * pad, width + 2 * pad)}, "
+                f"not {(tall, wide)}; raise padding, or resize the images"
+            )
+        corners: list[list[int]] = ((drawn * (free + 1)).astype(int) - pad).tolist()
+        return corners
 
 
 @names_checked
@@ -119,13 +135,21 @@ class resized_crop(Operation):
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         cv2, (n, tall, wide, channels), size = opencv(), images.shape, height_and_width(self.size)
         out = BATCH_MEMORY.empty((n, *size, channels), images.dtype)
-        crop = RandomResizedCrop(self.scale, self.ratio)
-        for image, place, numbers in zip(images, out, drawn, strict=True):
-            top, left, (height, width) = crop.box((tall, wide), size, numbers)
+        crops = self.crops((tall, wide), drawn)
+        for image, place, (top, left, (height, width)) in zip(images, out, crops, strict=True):
             part = image[top : top + height, left : left + width]
             how = cv2.INTER_AREA if height >= 2 * size[0] and width >= 2 * size[1] else cv2.INTER_LINEAR
             place[...] = cv2.resize(part, size[::-1], interpolation=how).reshape(place.shape)
         return out, labels
+
+    def moves(self, size: tuple[int, int], drawn: Any) -> Moves:
+        made = height_and_width(self.size)
+        return _joined([cut_out(top, left, part, made) for top, left, part in self.crops(size, drawn)], made)
+
+    def crops(self, size: tuple[int, int], drawn: np.ndarray) -> list[Box]:
+        """Return the box of each image of this height and width."""
+        crop, made = RandomResizedCrop(self.scale, self.ratio), height_and_width(self.size)
+        return [crop.box(size, made, numbers) for numbers in drawn]
 
 
 @names_checked
@@ -166,17 +190,25 @@ class affine(InPlace):
         return rotate, translate, translate, span("scale", self.scale, 1e-3, 1e3), shear, shear
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
-        cv2, (height, width) = opencv(), image.shape[:2]
+        (height, width), matrix = image.shape[:2], self.centres_moved(image.shape[:2], *numbers)
+        fill = np.broadcast_to(_colour(self.fill, image), image.shape[2:]).tolist()
+        cv2 = opencv()
+        turned = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_CONSTANT, borderValue=fill)
+        image[...] = turned.reshape(image.shape)
+
+    def moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray:
+        return of_edges(self.centres_moved(size, *numbers))
+
+    def centres_moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray:
+        """Return the map of the centres of pixels, counted from 0, as OpenCV takes it: ``(2, 3)``."""
+        height, width = size
         angle, right, down, scale, lean, rise = map(between, self.ranges(), numbers)
         sin, cos = math.sin(math.radians(angle)), math.cos(math.radians(angle))
         lean, rise = math.tan(math.radians(lean)), math.tan(math.radians(rise))
         a, b = scale * (cos - sin * rise), scale * (cos * lean - sin)
         c, d = scale * (sin + cos * rise), scale * (sin * lean + cos)
         x, y = (width - 1) / 2, (height - 1) / 2
-        matrix = np.array([[a, b, x - a * x - b * y + right * width], [c, d, y - c * x - d * y + down * height]])
-        fill = np.broadcast_to(_colour(self.fill, image), image.shape[2:]).tolist()
-        turned = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_CONSTANT, borderValue=fill)
-        image[...] = turned.reshape(image.shape)
+        return np.array([[a, b, x - a * x - b * y + right * width], [c, d, y - c * x - d * y + down * height]])
 
 
 @names_checked
@@ -213,6 +245,10 @@ class cutout(InPlace):
         height, width = min(round(math.sqrt(pixels / sides)), tall), min(round(math.sqrt(pixels * sides)), wide)
         top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
         image[top : top + height, left : left + width] = _colour(self.fill, image)
+
+
+def _joined(maps: list[np.ndarray], size: tuple[int, int]) -> Moves:
+    return Moves(np.array(maps).reshape(-1, 2, 3), size)
 
 
 def _colour(fill: float | tuple[float, ...], images: np.ndarray) -> np.ndarray:

@@ -16,8 +16,10 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import positive_int
-from .base import Operation, number
+from .annotation_columns import AnnotationColumns
+from .base import Operation
 from .options import names_checked
+from .ranges import number
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Mixing(Operation):
         for i in reversed(range(len(images))):  # backwards: the partner is still unchanged
             weights[i] = self.mix(images[i], images[i - 1] if i else last, *drawn[i].tolist())
         return images, weights * soft + (1 - weights) * np.roll(soft, 1, axis=0)
+
+    def check_annotations(self, columns: AnnotationColumns) -> None:
+        if columns.given:
+            raise ArgumentError(
+                f"{type(self).__name__} must not be in a chain with boxes, masks or keypoints, which it cannot mix; "
+                f"leave it out"
+            )
 
     def mix(self, image: np.ndarray, partner: np.ndarray, weight: float, y: float, x: float) -> float:
         """Mix the partner into an image, in place. Return the image's own share."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
-from .base import BATCH_MEMORY, Operation
+from .base import Operation
+from .batch_memory import BATCH_MEMORY
 from .options import names_checked
 
 VALUES_AT_A_TIME = 60_000  # a multiple of each number of channels
@@ -45,7 +46,7 @@ class normalize(Operation):
     layout: str = "NHWC"
     dtype: Any = "float32"
     random: ClassVar[bool] = False
-    last: ClassVar[bool] = True
+    last = True
 
     def __post_init__(self) -> None:
         one_of("layout", self.layout, ("NHWC", "NCHW"))

@@ -1,0 +1,140 @@
+"""Options of annotations and parts of batches that do not fit each other are refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batchup_ng import augment
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from tests.augment.annotated import OPTIONS, batch
+from tests.augment.helpers import images, rng
+from tests.messages import raises
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"boxes": 1, "box_format": "yolo"},
+        {"boxes": 1, "min_area": -1},
+        {"boxes": 1, "min_visibility": 1.5},
+        {"boxes": ["a", "b"]},
+        {"boxes": "a", "masks": ["b", "a"]},
+        {"boxes": -1},
+        {"box_labels": "labels"},
+        {"keypoint_labels": "names"},
+        {"boxes": "a", "box_labels": "k", "keypoints": "k", "keypoint_labels": "names"},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, Any]) -> None:
+    with raises(ArgumentError):
+        augment.compose(augment.flip(), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"boxes": 1.5},
+        {"keypoints": 1, "remove_invisible": 1},
+        {"masks": 1, "mask_fill": "black"},
+        {"bboxes": 1},
+        {"boxes": 1, "label_fields": ["labels"]},
+        {"boxes": 1, "mask": 2},
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any]) -> None:
+    with raises(ArgumentTypeError):
+        augment.compose(augment.flip(), **options)
+
+
+def test_operations_that_mix_samples_are_refused() -> None:
+    for operation in (augment.mixup(), augment.cutmix()):
+        augment.compose(operation)
+        for options in ({"boxes": 1}, {"masks": 1}, {"keypoints": 1}):
+            with raises(ArgumentError):
+                augment.compose(augment.flip(), augment.compose(operation), **options)
+
+
+def test_annotations_of_an_inner_chain_are_refused() -> None:
+    with raises(ArgumentError):
+        augment.compose(augment.compose(augment.flip(), boxes="boxes"))
+    nested = augment.compose(augment.compose(augment.flip()), boxes="boxes")
+    assert nested.operations == (augment.flip(),)
+
+
+BOX = [[1, 1, 5, 5]]
+OF_BOXES = {"boxes": "boxes", "masks": "mask", "box_labels": "mask"}
+BAD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "no such part": ({"boxes": "box"}, {}),
+    "another number of rows": ({"boxes": "boxes"}, {"boxes": [BOX]}),
+    "five numbers": ({"boxes": "boxes"}, {"boxes": [[[1, 2, 3, 4, 5]], BOX]}),
+    "one box an image": ({"boxes": "boxes"}, {"boxes": np.ones((2, 4))}),
+    "texts": ({"boxes": "boxes"}, {"boxes": [[["a"] * 4], BOX]}),
+    "not finite": ({"boxes": "boxes"}, {"boxes": [BOX, [[1, 2, np.nan, 4]]]}),
+    "labels of another number": ({"boxes": "boxes"}, {"labels": [[1], [1, 2]]}),
+    "labels of images": ({"boxes": "boxes"}, {"labels": np.arange(2)}),
+    "masks of another size": ({"masks": "mask"}, {"mask": np.zeros((2, 30, 20))}),
+    "masks of boxes that are not named": ({"masks": "mask"}, {"mask": [np.zeros((1, 20, 30))] * 2}),
+    "masks of boxes of another number": (OF_BOXES, {"mask": [np.zeros((1, 20, 30)), np.zeros((3, 20, 30))]}),
+    "masks of boxes without theirs": (OF_BOXES, {"mask": np.zeros((2, 20, 30))}),
+    "a fill that the masks cannot hold": ({"masks": "mask", "mask_fill": 300}, {}),
+    "a fill below zero": ({"masks": "mask", "mask_fill": -1}, {}),
+    "keypoints of one number": ({"keypoints": "points"}, {"points": [[[1]], [[1]]]}),
+    "keypoints of two forms": ({"keypoints": "points"}, {"points": [[[1, 2]], [[1, 2, 3]]]}),
+    "a single keypoint": ({"keypoints": "points"}, {"points": [[1, 2], [1, 2]]}),
+    "keypoints of boxes without theirs": (
+        {"boxes": "boxes", "keypoints": "points", "box_labels": "points"}, {"points": [[[1, 2]], [[1, 2]]]}
+    ),
+    "names of another number": ({"keypoints": "points", "keypoint_labels": "names"}, {"names": [["a"], ["b", "c"]]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_parts_that_do_not_fit_are_refused(case: str) -> None:
+    options, parts = BAD[case]
+    given = {"image": images(2), "boxes": [BOX, BOX], "mask": np.zeros((2, 20, 30), np.uint8), "points": [[[1, 2]]] * 2}
+    with raises(ArgumentError):
+        augment.compose(augment.flip(), **options)(**{**given, **parts}, rng=rng(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"boxes": "boxes"}, {"boxes": {"a": 1, "b": 2}}),
+        ({"boxes": "boxes"}, {"boxes": 5}),
+        ({"masks": "mask"}, {"mask": np.full((2, 20, 30), "a")}),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused(options: dict[str, Any], parts: dict[str, Any]) -> None:
+    with raises(ArgumentTypeError):
+        augment.compose(augment.flip(), **options)(image=images(2), **parts, rng=rng(2))
+
+
+def test_a_chain_shows_its_options_and_can_be_pickled() -> None:
+    chain = augment.compose(augment.flip(), augment.random_crop(20), **OPTIONS, min_area=4.0)
+    assert repr(chain).endswith("keypoints='keypoints', keypoint_labels='names')")
+    assert "box_labels=['labels', 'masks'], min_area=4.0, masks=" in repr(chain)
+    assert repr(augment.compose(augment.flip(), image="x")).endswith("image='x')")
+    again = pickle.loads(pickle.dumps(chain))
+    assert repr(again) == repr(chain)
+    made, wanted = (one(**batch(5), rng=rng(5)) for one in (again, chain))
+    for boxes, others in zip(made["boxes"], wanted["boxes"], strict=True):
+        np.testing.assert_array_equal(boxes, others)
+
+
+def test_boxes_are_converted_between_formats() -> None:
+    boxes = np.random.default_rng(0).uniform(0, 9, (4, 3, 4))
+    for one in ("xyxy", "xywh", "cxcywh"):
+        for other in ("xyxy", "xywh", "cxcywh"):
+            there = augment.box_convert(boxes, one, other)
+            np.testing.assert_allclose(augment.box_convert(there, other, one), boxes, atol=1e-12)
+    assert augment.box_convert([1, 2, 4, 8], "xyxy", "cxcywh").tolist() == [2.5, 5, 3, 6]
+    assert augment.box_convert(np.zeros((0, 4), np.float32), "xyxy", "xywh").dtype == np.float32
+    for given, out_fmt in ((boxes, "yxyx"), ([1, 2], "xywh")):
+        with raises(ArgumentError):
+            augment.box_convert(given, "xyxy", out_fmt)
+    with raises(ArgumentTypeError):
+        augment.box_convert([["a"] * 4], "xywh", "xyxy")
