@@ -93,7 +93,7 @@ from .errors import (
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .padding import PadColumns, pad_batch
+from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
     AbstractSampler,
@@ -110,6 +110,7 @@ from .sampling import (
     measure_mixing,
     num_batches,
 )
+from .targets import DetectionTargets
 from .waiting import EpochWait, watch
 from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerRayPool, WorkerThreadPool
 
@@ -137,11 +138,13 @@ __all__ = [
     "ClusterError",
     "CompositeDataSource",
     "Converted",
+    "DetectionTargets",
     "EpochWait",
     "ErrorPolicy",
     "FileBytes",
     "FilesDataSource",
     "FilesReport",
+    "FlatColumns",
     "Hdf5Rows",
     "Hdf5Values",
     "ImageArrayUInt8ToFloat32",
@@ -203,6 +206,7 @@ __all__ = [
     "concat",
     "convert",
     "data_source",
+    "flat_batch",
     "from_csv",
     "from_file",
     "from_folder",

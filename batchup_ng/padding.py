@@ -1,16 +1,17 @@
-"""Pads arrays of different lengths to one array.
+"""Makes one array of arrays of different lengths: padded, or one after the other.
 
-The options have the names of PyTorch's ``pad_sequence`` and of Hugging Face's tokenizers. Lengths and masks are NumPy
-arrays, like everything in a batch.
+The options of padding have the names of PyTorch's ``pad_sequence`` and of Hugging Face's tokenizers. Lengths and masks
+are NumPy arrays, like everything in a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from . import batch as nests
 from . import validation
 from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
@@ -139,26 +140,91 @@ class PadColumns:
 
     def __call__(self, *batch: Any, **named: Any) -> Any:
         """Return the batch with the chosen columns padded."""
-        whole: Any = named or batch
-        wanted = set(keys_in(whole, self.columns))
-        result: list[tuple[Any, Any]] = []
-        for key, column in named.items() if named else enumerate(batch):
-            if key not in wanted:
-                result.append((key, column))
-                continue
-            try:
-                padded = pad_batch(column, **self._options)
-            except (ArgumentError, ArgumentTypeError) as error:
-                raise type(error)(f"column {key!r}: {error}") from error
-            names = [key, *(f"{key}_{what}" for what in self._further)]
-            result += zip(names, padded if type(padded) is tuple else [padded], strict=True)
-        if not named:
-            return tuple([column for _, column in result])
-        if len(dict(result)) < len(result):
-            names = [name for name, _ in result]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ArgumentError(f"padding makes a column {twice!r}, and the batch has one of that name; rename it")
-        return dict(result)
+        return _replaced(named or batch, self.columns, lambda column: pad_batch(column, **self._options), self._further)
+
+
+def flat_batch(arrays: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrays of different lengths one after the other, and where each begins.
+
+    PyTorch's nested tensors and :class:`~batchup_ng.Ragged` have this form. To do this with columns of a batch, use
+    :class:`FlatColumns`.
+
+    Args:
+        arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
+
+    Returns:
+        The values, ``(total, ...)``, and the offsets, ``(n + 1,) int64``: array i is ``values[offsets[i]:offsets[i +
+        1]]``. For no arrays, ``float64`` values of length 0.
+
+    Raises:
+        ArgumentError: the arrays differ in dtype or in any axis but the first.
+        ArgumentTypeError: `arrays` holds no arrays.
+
+    >>> flat_batch([[1, 2, 3], [], [4]])
+    (array([1, 2, 3, 4]), array([0, 3, 3, 4]))
+    """
+    listed = _as_arrays(arrays, 1)
+    dtype = _common_dtype(listed)
+    offsets = np.zeros(len(listed) + 1, np.int64)
+    np.cumsum([len(array) for array in listed], out=offsets[1:])
+    values = np.empty((int(offsets[-1]), *(listed[0].shape[1:] if listed else ())), dtype)
+    for array, start, end in zip(listed, offsets.tolist(), offsets[1:].tolist(), strict=False):
+        values[start:end] = array
+    return values, offsets
+
+
+class FlatColumns:
+    """A function that puts the rows of some columns one after the other, for ``source.collate``; any pool takes it.
+
+    The offsets of a column come right after it. In a dict they are ``"boxes_offsets"`` for the column ``"boxes"``. Such
+    a column does not have one row for each sample, so no map may follow, and ``source[i]`` is not available.
+
+    Args:
+        *columns: Names of columns, or their places in a tuple, from 0, or from -1 at the end.
+
+    Raises:
+        ArgumentError: there are no columns, or one is named twice; in a call: the batch has no such column, it has one
+            with the name of the offsets, or its rows differ in dtype or in any axis but the first.
+        ArgumentTypeError: a column is neither name nor place.
+
+    >>> import batchup_ng as bu
+    >>> boxes = bu.Ragged(np.arange(12).reshape(3, 4), offsets=[0, 2, 2, 3])
+    >>> source = bu.ArrayDataSource({"boxes": boxes, "image": np.arange(3)}).collate(FlatColumns("boxes"))
+    >>> batch = next(source.batch_iterator(3))
+    >>> {name: column.shape for name, column in batch.items()}, batch["boxes_offsets"]
+    ({'boxes': (3, 4), 'boxes_offsets': (4,), 'image': (3,)}, array([0, 2, 2, 3]))
+    """
+
+    def __init__(self, *columns: int | str) -> None:
+        self.columns = tuple(column_names("columns", list(columns)))
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """Return the batch of `samples`, tuples or dicts, with the chosen columns flat."""
+        return _replaced(nests.batch_of(samples), self.columns, flat_batch, ["offsets"])
+
+
+def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], further: Sequence[str]) -> Any:
+    """Return a batch with what `make` makes of each of `columns`: a column, or a tuple of it and `further` columns."""
+    wanted = set(keys_in(batch, columns))
+    named = isinstance(batch, Mapping)
+    result: list[tuple[Any, Any]] = []
+    for key, column in batch.items() if named else enumerate(batch):
+        if key not in wanted:
+            result.append((key, column))
+            continue
+        try:
+            made = make(column)
+        except (ArgumentError, ArgumentTypeError) as error:
+            raise type(error)(f"column {key!r}: {error}") from error
+        names = [key, *(f"{key}_{what}" for what in further)]
+        result += zip(names, made if type(made) is tuple else [made], strict=True)
+    if not named:
+        return tuple([column for _, column in result])
+    if len(dict(result)) < len(result):
+        names = [name for name, _ in result]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ArgumentError(f"column {twice!r} would be added, and the batch has one of that name; rename it")
+    return dict(result)
 
 
 def _greatest(max_length: Any, axes: int) -> np.ndarray:

@@ -284,3 +284,41 @@ def test_an_error_names_it_as_the_map() -> None:
     source = bu.ArrayDataSource([np.arange(40)]).map(bu.PadColumns(0))
     with bu.WorkerThreadPool(1) as pool, raises(bu.BatchError):
         next(pool.parallel_data_source(source).batch_iterator(8))
+
+
+def test_flat_rows_stand_one_after_the_other() -> None:
+    pairs = [np.arange(6).reshape(3, 2), np.zeros((0, 2), int)]
+    for rows in ([[1, 2, 3], [], [4]], pairs, np.ones((3, 2, 4), "f4"), []):
+        values, offsets = bu.flat_batch(rows)
+        assert offsets.dtype == np.int64
+        assert offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+        for row, start, end in zip(rows, offsets, offsets[1:], strict=False):
+            np.testing.assert_array_equal(values[start:end], row)
+    assert bu.flat_batch([[], [1, 2]])[0].dtype == np.int64
+    assert bu.flat_batch(np.ones((3, 2, 4), "f4"))[0].dtype == np.float32
+
+
+def test_columns_are_flat_in_tuples_and_dicts() -> None:
+    rows = bu.Ragged(np.arange(6), [0, 2, 2, 6])
+    by_place = bu.ArrayDataSource([rows, np.arange(3)]).collate(bu.FlatColumns(0))
+    by_name = bu.ArrayDataSource({"x": rows, "y": np.arange(3)}).collate(bu.FlatColumns("x"))
+    (values, offsets, y) = next(by_place.batch_iterator(3))
+    named = next(by_name.batch_iterator(3))
+    assert (values.tolist(), offsets.tolist(), y.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 2, 2, 6], [0, 1, 2])
+    assert list(named) == ["x", "x_offsets", "y"]
+    assert named["x"].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: bu.FlatColumns(),
+        lambda: bu.FlatColumns("x")([{"y": 1}]),
+        lambda: bu.FlatColumns("x")([{"x": [1], "x_offsets": 0}]),
+        lambda: bu.PadColumns("x", return_mask=True)(x=ONE, x_mask=[1, 2]),
+        lambda: bu.FlatColumns(0)([([1],), ([[2.5]],)]),
+    ],
+)
+def test_columns_that_cannot_be_made_flat_are_refused(call: Any) -> None:
+    with raises(ArgumentError):
+        call()
