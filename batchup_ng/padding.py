@@ -204,7 +204,7 @@ class FlatColumns:
 
 
 def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], further: Sequence[str]) -> Any:
-    """Return a batch with what `make` makes of each of `columns`: a column, or a tuple of it and `further` columns."""
+    """Return a batch with ``make(column)`` in place of each of `columns`: a column, or a tuple with `further` ones."""
     wanted = set(keys_in(batch, columns))
     named = isinstance(batch, Mapping)
     result: list[tuple[Any, Any]] = []

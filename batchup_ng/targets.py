@@ -31,8 +31,8 @@ class DetectionTargets:
     (0, 4)
 
     Args:
-        *columns: Names of columns, which are also those of the entries. For other names, or for batches that are
-            tuples, one dict of the entries with their columns: ``{"boxes": 1, "labels": 2}``.
+        *columns: Names of columns. The entries of the dicts get the same names. For other names, or for batches that
+            are tuples, pass one dict of the entries with their columns: ``{"boxes": 1, "labels": 2}``.
         box_format: The format of the column that becomes ``"boxes"``: ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``, as in
             :func:`~batchup_ng.augment.box_convert`.
         target: Name of the new column, in a dict.

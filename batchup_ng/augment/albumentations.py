@@ -96,7 +96,7 @@ class albumentations(Operation):
         return (stack(made) if made else images), labels
 
     def results(self, images: Any, drawn: Any, given: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield what the pipeline returns for each image and what is `given` beside it."""
+        """Yield the result of the pipeline for each image with its further arguments `given`."""
         if not hasattr(self._of_thread, "transform"):
             self._of_thread.transform = copy.deepcopy(self.transform)
         transform = self._of_thread.transform
@@ -118,7 +118,7 @@ class albumentations(Operation):
         if columns.names("boxes") and boxes.format not in BOX_FORMATS:
             raise ArgumentError(
                 f"the format of bbox_params must be one of {', '.join(map(repr, BOX_FORMATS))}, not {boxes.format!r}; "
-                f"it need not be box_format, from which boxes are converted"
+                f"any of these does, because boxes are converted"
             )
         if columns.names("keypoints") and keypoints.format != "xy":
             raise ArgumentError(f"the format of keypoint_params must be 'xy', not {keypoints.format!r}; pass 'xy'")
@@ -153,7 +153,7 @@ class albumentations(Operation):
         return given
 
     def _answer(self, sample: Sample, result: dict[str, Any]) -> Sample:
-        """Return the annotations in what the pipeline returned for a sample."""
+        """Return the annotations of a sample that the pipeline returned."""
         image, answer = result["image"], Sample()
         size = tuple(image.shape[-2:] if is_any_tensor(image) else image.shape[:2])
         if sample.boxes is not None:
@@ -178,14 +178,14 @@ class albumentations(Operation):
 
 
 def _with_places(name: str, rows: np.ndarray, params: Any, sample: Sample) -> dict[str, Any]:
-    """Return rows with their places as their last column, and the fields that the library wants beside them."""
+    """Return rows with their places as the last column, and the label fields of the pipeline."""
     places = np.arange(len(rows))
     fields = {field: sample.labels.get(field, places) for field in params.label_fields or ()}
     return {name: np.column_stack([rows, places]).astype(np.float32), **fields}
 
 
 def _rows_and_places(given: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of `n` numbers, and the places behind them."""
+    """Return rows of `n` numbers, and their places, which are the next column."""
     if not len(given):  # without the column of places
         return np.zeros((0, n)), np.zeros(0, np.intp)
     rows = np.asarray(given, np.float64)
@@ -193,7 +193,7 @@ def _rows_and_places(given: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _unit(params: Any, size: tuple[int, ...]) -> np.ndarray:
-    """Return by what to divide boxes in pixels: width and height, twice, where they are shares of the image."""
+    """Return the divisors of boxes in pixels: width and height, twice, for formats with shares of the image."""
     return np.array(size[::-1] * 2 if params.format in SHARES else (1, 1, 1, 1), np.float64)
 
 

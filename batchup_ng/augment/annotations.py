@@ -33,7 +33,7 @@ class Boxes:
         sizes: Height and width of each image: ``(n, 2)``.
 
     Attributes:
-        visible: Share of its area that each box still has, of what no cut has taken: ``(total,) float64``.
+        visible: Product of the shares of its area that the cuts of each box left: ``(total,) float64``.
     """
 
     def __init__(self, corners: np.ndarray, image: np.ndarray, sizes: np.ndarray) -> None:
@@ -99,7 +99,9 @@ class Keypoints:
 
 @dataclasses.dataclass
 class Sample:
-    """The annotations of one image: given to a library that moves them by itself, and its answer.
+    """The annotations of one image, before or after a library moved them.
+
+    A sample that was not moved yet is called given, a moved one an answer.
 
     Attributes:
         boxes: Left, top, right, bottom: ``(k, 4)``. In an answer, only the boxes that are left.
@@ -132,7 +134,7 @@ class Annotations:
         labels: Columns with a row for each box: for each image an array ``(k, ...)``.
         masks: Columns of masks: an array ``(n, height, width, ...)``, or a list with an array for each image.
         of_boxes: Keys of the columns among `masks` with a mask for each box, ``(k, height, width)``, in a list.
-        fill: What a mask has where the image shows nothing of the image before.
+        fill: The value of masks where a new image shows no part of the old one.
         keypoints: The keypoints, or None.
         grouped: Whether they are rows ``(k, m, 2 or more)``, one for each box.
         keypoint_labels: Columns with a row for each keypoint.
@@ -160,7 +162,7 @@ class Annotations:
             self.masks[key] = self._moved(masks, moves, key in self.of_boxes)
 
     def take_boxes(self, chosen: np.ndarray) -> None:
-        """Keep these of all boxes, ``(m,) int``, with what belongs to them: rows of labels, masks, keypoints."""
+        """Keep only the `chosen` boxes, ``(m,) int``, and their rows of labels, masks and keypoints."""
         if self.boxes is None or np.array_equal(chosen, np.arange(len(self.boxes.image))):
             return
         places = self._places(chosen, self.boxes.image)
@@ -172,7 +174,7 @@ class Annotations:
             self.keypoints.take(chosen)
 
     def take_keypoints(self, chosen: np.ndarray) -> None:
-        """Keep these of all keypoints, ``(m,) int``, with their labels."""
+        """Keep only the `chosen` keypoints, ``(m,) int``, and their labels."""
         if self.keypoints is None or np.array_equal(chosen, np.arange(len(self.keypoints.image))):
             return
         places = self._places(chosen, self.keypoints.image)
@@ -181,7 +183,7 @@ class Annotations:
             column[:] = [rows[kept] for rows, kept in zip(column, places, strict=True)]
 
     def drop(self, min_area: float = 0.0, min_visibility: float = 0.0) -> None:
-        """Drop boxes of which no area is left, or less than given, and keypoints that left the images."""
+        """Drop boxes with no area left, or with less than the given limits, and keypoints that left the images."""
         if self.boxes is not None:
             areas, visible = self.boxes.areas(), self.boxes.visible
             enough = (areas >= min_area - ROUNDING) & (visible >= min_visibility - ROUNDING)

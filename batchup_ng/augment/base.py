@@ -181,7 +181,7 @@ class compose(Operation):
         boxes: The part with boxes, which has an array ``(k, 4)`` of finite numbers for each image: a list, an array of
             objects, or an array ``(n, k, 4)``. The result is a list of arrays ``(k, 4) float32``.
         box_format: ``"xyxy"``: left, top, right, bottom. ``"xywh"``: left, top, width, height, as in COCO.
-            ``"cxcywh"``: x and y of the centre, width, height. In pixels, also those of the result.
+            ``"cxcywh"``: x and y of the centre, width, height. In pixels. The result has the same format.
         box_labels: The parts with a row for each box, ``(k, ...)`` for each image. Rows of dropped boxes are dropped.
             The results are lists of arrays. Default: ``"labels"``, if a dict has it.
         min_area: The least area that a box keeps, in square pixels of the result.
@@ -189,7 +189,7 @@ class compose(Operation):
         masks: The parts with masks, of integers or other numbers: ``(n, height, width)`` or ``(n, height, width,
             channels)``. If `box_labels` names such a part too, it has a mask for each box: a list with an array ``(k,
             height, width)`` for each image.
-        mask_fill: What a mask has where nothing of the image is.
+        mask_fill: The value of masks where a new image shows no part of the old one.
         keypoints: The part with keypoints, which has an array ``(k, 2)`` for each image, x and y in pixels. Further
             values, ``(k, 2 + further)``, stay as they are. If `box_labels` names this part too, it has keypoints for
             each box, ``(k, m, 2)``. The result is a list of arrays of `float32`.
@@ -244,7 +244,7 @@ class compose(Operation):
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         if self.annotations.given:
-            raise ArgumentError("boxes, masks and keypoints must be those of the outer compose; pass them to it")
+            raise ArgumentError("boxes=, masks= and keypoints= must be given to the outer compose; pass them there")
         for operation in self.operations:
             operation.check_annotations(columns)
 

@@ -1,7 +1,7 @@
 """The operation that applies a transform of torchvision to each image.
 
-Its transforms draw from torch's generator for the CPU, of which a process has one. This operation sets it to a state of
-each sample's own, and puts back the state that it had. A lock lets one thread at a time do so.
+Its transforms draw from torch's generator for the CPU. A process has one such generator. This operation gives it a
+state for each sample, and then restores the old state. A lock lets one thread at a time do so.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class torchvision(Operation):
     results are the same only if your loop does not draw from torch's generator for the CPU in the meantime.
 
     Args:
-        transform: A transform, or a function that takes the same. It need not drop boxes (``SanitizeBoundingBoxes``),
-            for ``compose`` does that.
+        transform: A transform, or a function with the same arguments. ``compose`` drops boxes, so
+            ``SanitizeBoundingBoxes`` can be left out.
         layout: ``"NHWC"``: results have channels last, as other operations take them. ``"NCHW"``: ``(n, channels,
             height, width)``, as in PyTorch; it is then the last operation of its chain.
 
@@ -89,7 +89,7 @@ class torchvision(Operation):
             state = torch.get_rng_state()
             try:
                 for sample, seed in zip(given, seeds.tolist(), strict=True):
-                    torch.default_generator.manual_seed(seed)  # not those of devices, as torch.manual_seed would
+                    torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed devices
                     results.append(self.transform(sample))
             finally:
                 torch.set_rng_state(state)
@@ -142,7 +142,7 @@ def _as_dict(image: np.ndarray, sample: Sample) -> dict[str, Any]:
 
 
 def _answer(sample: Sample, result: dict[str, Any]) -> Sample:
-    """Return the annotations in what a transform returned for a sample."""
+    """Return the annotations of a sample that a transform returned."""
     answer = Sample(size=tuple(result["image"].shape[-2:]))
     if sample.boxes is not None:
         boxes, answer.kept = result["boxes"], np.asarray(result["labels"], np.intp)
