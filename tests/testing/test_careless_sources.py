@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source import source
+from batchup_ng.data_source import planned
 from batchup_ng.data_source.epoch import opening
 from batchup_ng.data_source.epoch_options import EpochOptions
 from batchup_ng.errors import NotReproducible
@@ -67,7 +67,7 @@ def test_it_is_found(kind: Any, setting: str, monkeypatch: pytest.MonkeyPatch) -
     def careless(node: Any, options: EpochOptions, blocks: Any = None) -> Any:
         return kind.plan_by(functools.partial(right, node), options)
 
-    for module in (opening, source):
+    for module in (opening, planned):
         monkeypatch.setattr(module, "epoch_plan", careless)
     n = 64 if kind is UnequalRanks else 200
     with raises(NotReproducible) as raised:
