@@ -60,6 +60,7 @@ from .data_source import (
     write_errors,
 )
 from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
+from .data_statistics import ColumnStatistics, Statistics, class_weights, standardize, statistics
 from .datasets import FilesDataSource, FilesReport, from_csv, from_file, from_folder, from_table
 from .errors import (
     AccountingError,
@@ -136,6 +137,7 @@ __all__ = [
     "CenterCrop",
     "ChoiceDataSource",
     "ClusterError",
+    "ColumnStatistics",
     "CompositeDataSource",
     "Converted",
     "DetectionTargets",
@@ -183,6 +185,7 @@ __all__ = [
     "StallWarning",
     "StandardSampler",
     "StateError",
+    "Statistics",
     "StratifiedSampler",
     "StridedSampler",
     "SubsetSampler",
@@ -202,6 +205,7 @@ __all__ = [
     "augment",
     "batch_map_concat",
     "batch_map_mean",
+    "class_weights",
     "coerce_data_source",
     "concat",
     "convert",
@@ -220,6 +224,8 @@ __all__ = [
     "repeat",
     "sampling",
     "split",
+    "standardize",
+    "statistics",
     "subset",
     "take",
     "watch",

@@ -6,13 +6,18 @@ Nothing here reads data or raises: unknown facts are left out. A graph may hold 
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from .error_context import function_name, raise_if_of_signal_handler
+from .errors import ArgumentTypeError
 
 MAX_NODES = 40
 """The most nodes of a graph that are shown."""
@@ -64,6 +69,27 @@ def progress_bar() -> Callable[..., Any] | None:
     except ImportError:
         return None
     return tqdm  # type: ignore[no-any-return,unused-ignore]  # typed only where tqdm's stubs are installed
+
+
+def progress_of(progress: Any, what: str, unit: str) -> Callable[..., Any]:
+    """Return the function that shows the progress of an iterator: the user's, tqdm's in a terminal, or one that shows
+    nothing.
+
+    Args:
+        progress: The user's argument: True, False or a function like ``tqdm.tqdm``.
+        what: The title of the display.
+        unit: The noun for what is counted, after a space.
+    """
+    if callable(progress):
+        given: Callable[..., Any] = progress
+        return given
+    if not isinstance(progress, (bool, np.bool_)):
+        raise ArgumentTypeError(f"progress must be True, False or a function like tqdm.tqdm, not {progress!r:.80}")
+    in_terminal = sys.stderr is not None and sys.stderr.isatty()  # elsewhere tqdm would start a thread to draw nothing
+    bar = progress_bar() if progress and in_terminal else None
+    if bar is None:
+        return lambda iterator, **options: iterator
+    return functools.partial(bar, desc=what, unit=unit)
 
 
 class Shown:

@@ -23,7 +23,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "past_one_machine", "reproducibility",
     "checkpoints", "faults", "caching", "storage", "recipes_storage", "frameworks", "images", "augmentation",
-    "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras",
+    "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
+    "coming_from_keras",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),

@@ -27,7 +27,7 @@ FLOORS = {
     "data_source": 4,
     "datasets": 5,
     "work_pool": 6,
-    "testing": 7, "image": 7, "targets": 7, "loader": 7,
+    "testing": 7, "image": 7, "targets": 7, "loader": 7, "data_statistics": 7,
     "formats": 8, "frameworks": 8, "waiting": 8, "inspection": 8,
     "demo": 8, "cli": 8, "__main__": 8, "__init__": 8,
 }  # fmt: skip

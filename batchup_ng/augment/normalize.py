@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,15 @@ from .options import names_checked
 
 VALUES_AT_A_TIME = 60_000  # a multiple of each number of channels
 """About how many values are computed at a time. They stay in a processor's cache."""
+
+
+@runtime_checkable
+class OfImages(Protocol):
+    """Statistics of images."""
+
+    def for_images(self) -> tuple[Any, Any]:
+        """Return mean and std, each a number or a list with one per channel. Those of `uint8` are for 0 to 1."""
+        ...
 
 
 @names_checked
@@ -30,7 +39,8 @@ class normalize(Operation):
     [[[[-1.0], [1.0]]]]
 
     Args:
-        mean: Subtracted first: a number, or one per channel.
+        mean: Subtracted first: a number, or one per channel. Or the result of :func:`batchup_ng.statistics`, or its
+            column of images, in place of `mean` and `std`.
         std: Divides the difference: a number above 0, or one per channel.
         layout: ``"NHWC"``: channels last, unchanged. ``"NCHW"``: ``(n, channels, height, width)``, as in PyTorch.
         dtype: ``"float32"`` or ``"float16"``.
@@ -40,8 +50,8 @@ class normalize(Operation):
         ArgumentTypeError: `mean` or `std` is not made of numbers.
     """
 
-    mean: float | tuple[float, ...]
-    std: float | tuple[float, ...]
+    mean: float | tuple[float, ...] | OfImages
+    std: float | tuple[float, ...] | None = None
     _: KW_ONLY
     layout: str = "NHWC"
     dtype: Any = "float32"
@@ -51,6 +61,10 @@ class normalize(Operation):
     def __post_init__(self) -> None:
         one_of("layout", self.layout, ("NHWC", "NCHW"))
         one_of("dtype", np.dtype(self.dtype).name, ("float32", "float16"))
+        if isinstance(self.mean, OfImages) and self.std is None:
+            mean, std = self.mean.for_images()
+            object.__setattr__(self, "mean", mean)
+            object.__setattr__(self, "std", std)
         for name in ("mean", "std"):
             values = np.asarray(getattr(self, name))
             if values.dtype.kind not in "iuf" or values.ndim > 1:

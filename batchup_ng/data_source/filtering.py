@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +11,7 @@ from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..columns import column_names, picked, with_places
-from ..display import progress_bar
+from ..display import progress_of
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.filtered import FilterNode, checked_predicate, decision
 from ..graph.node import Node, numbered_length
@@ -44,7 +42,7 @@ def filtered(
     names = None if columns is None else with_places(node.form(), column_names("columns", columns))
     narrow = None if names is None else node.only(names)
     read = node if narrow is None else narrow
-    shown = _progress(progress)
+    shown = progress_of(progress, "filter", " samples")
     file = None if cache is None else FilterFile(cache)
     if file is not None:
         digest = contents_digest(read, predicate, names)
@@ -56,20 +54,6 @@ def filtered(
     if file is not None:
         file.write(digest, keep)
     return SubsetNode(node, np.flatnonzero(keep))
-
-
-def _progress(progress: Any) -> Callable[..., Any]:
-    """Return the function that shows the progress of an iterator."""
-    if callable(progress):
-        given: Callable[..., Any] = progress
-        return given
-    if not isinstance(progress, (bool, np.bool_)):
-        raise ArgumentTypeError(f"progress must be True, False or a function like tqdm.tqdm, not {progress!r:.80}")
-    in_terminal = sys.stderr is not None and sys.stderr.isatty()  # elsewhere tqdm would start a thread to draw nothing
-    bar = progress_bar() if progress and in_terminal else None
-    if bar is None:
-        return lambda iterator, **options: iterator
-    return functools.partial(bar, desc="filter", unit=" samples")
 
 
 def _decisions(node: Node, n: int, predicate: Callable[..., Any], names: list[Any] | None) -> Iterator[bool]:

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng import display
 from batchup_ng.data_source import filtering
-from batchup_ng.data_source.filter_file import HEAD, FilterFile
+from batchup_ng.data_source.filter_file import FilterFile
 from tests.data_source.source_helpers import flat, ids, stream_of
 from tests.messages import raises, warns
 
@@ -138,8 +139,9 @@ def test_a_source_of_the_user_says_what_its_samples_depend_on(tmp_path: Path) ->
 
 DAMAGES: dict[str, Any] = {
     "cut": lambda raw: raw[:-9], "a bit": lambda raw: raw.replace(b'"kept": "V', b'"kept": "A'),
-    "no more than the head": lambda raw: HEAD.encode(), "of other samples": lambda raw: raw.replace(b": 20,", b": 21,"),
-    "no JSON": lambda raw: HEAD.encode() + b"[" * 9,
+    "no more than the head": lambda raw: FilterFile.head.encode(),
+    "of other samples": lambda raw: raw.replace(b": 20,", b": 21,"),
+    "no JSON": lambda raw: FilterFile.head.encode() + b"[" * 9,
     "a number": lambda raw: raw.replace(b'"kept": "', b'"kept": 3, "k": "'),
 }  # fmt: skip
 
@@ -158,7 +160,7 @@ def test_a_damaged_file_is_computed_anew(tmp_path: Path, damage: str) -> None:
 
 def test_an_empty_file_and_that_of_a_longer_source_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
-    for before in (b"", HEAD[:9].encode()):
+    for before in (b"", FilterFile.head[:9].encode()):
         path.write_bytes(before)
         if before:
             with warns(bu.CacheWarning):
@@ -257,7 +259,7 @@ def test_progress_is_drawn_only_in_a_terminal(monkeypatch: pytest.MonkeyPatch, i
         shown.append(options)
         return iterator
 
-    monkeypatch.setattr(filtering, "progress_bar", lambda: bar)
+    monkeypatch.setattr(display, "progress_bar", lambda: bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: in_terminal, raising=False)
     assert len(bu.ArrayDataSource([np.arange(6)]).filter(is_odd)) == 3
     assert shown == [{"desc": "filter", "unit": " samples", "total": 6, "leave": False}] * in_terminal

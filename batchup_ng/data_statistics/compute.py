@@ -1,0 +1,153 @@
+"""Statistics of the columns of a source, in one pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import validation
+from ..columns import Places, column_names
+from ..data_source.answer_file import AnswerFile
+from ..data_source.contents import contents_digest
+from ..data_source.of_data import source_of
+from ..data_source.reduce import shown_epoch
+from ..data_source.source import AbstractDataSource
+from ..display import progress_of
+from ..errors import ArgumentError, ArgumentTypeError
+from ..graph.node import Node
+from ..work_pool import AbstractWorkerPool
+from ..work_pool.parallel import WithConsumerMaps
+from .column import column_statistics
+from .partial import Partial, PartialStatistics
+from .result import HEAD, Statistics
+
+MOST_FILE_BYTES = 2**31
+"""The largest file of statistics that is read."""
+
+
+class StatisticsFile(AnswerFile):
+    """The file that remembers statistics."""
+
+    head = HEAD
+    of = "statistics"
+    noun = "the result of statistics"
+    task = "the result"
+
+    def read(self, digest: str) -> Statistics | None:
+        """Return the statistics of the data of `digest`; None if the file holds others, or none."""
+        content = self.content(MOST_FILE_BYTES)
+        if not content:
+            return None
+        if Statistics.from_bytes(content, None) is None:
+            self.warn_of_damage()
+        return Statistics.from_bytes(content, digest)
+
+
+def statistics(
+    data: Any,
+    columns: Any = None,
+    *,
+    axis: str | None = None,
+    pool: AbstractWorkerPool | None = None,
+    batch_size: int = 256,
+    progress: bool | Callable[..., Any] = True,
+    cache: Any = None,
+) -> Statistics:
+    """Return the statistics of the columns of a source, in one pass over an epoch in order.
+
+    Means and standard deviations are computed from exact sums and rounded once. The result has the same bits for any
+    `batch_size` and pool, also for data such as 10⁸ ± 10⁻³. NaN is left out and counted, as in ``numpy.nanmean``.
+
+    Quantiles are exact if a column has at most 262,144 distinct values; a column with f elements or channels may have
+    262,144 / f in each, but at least 4,096. If there are more, the lowest bits of all values are left out, as few as
+    possible: ``quantile_error`` says how far off a quantile may be. The values kept take 16 bytes each.
+
+    Random maps in the source draw the numbers of epoch 0.
+
+    Args:
+        data: A source, or any data that a :class:`~batchup_ng.Loader` takes. Give it the training part only.
+        columns: Names or places of columns; others are not read where this is possible. Default: all columns of numbers
+            and strings.
+        axis: The groups with statistics of their own: ``"channels"``, each place along the last axis; ``"elements"``,
+            each element of a sample; ``"all"``, no groups. Default, by the axes of a sample: 1 axis ``"elements"``, or
+            ``"all"`` if samples are a list of arrays; 2 axes ``"all"``; 3 and more, as images, ``"channels"``.
+        pool: A pool whose workers read and count. None: this thread.
+        batch_size: Samples that are read together.
+        progress: Whether to show progress in a terminal if tqdm is installed; or a function like ``tqdm.tqdm``.
+        cache: A file, such as ``"photos/statistics.json"``, that keeps the result for the next program. It counts as
+            long as the data, the maps before, `columns` and `axis` are the same, recognised as described in ``filter``
+            of a source. A file that is damaged or for other data is replaced.
+
+    Raises:
+        ArgumentError: the epoch has no end, there is no such column, a column holds values of different kinds or
+            shapes, or `cache` is another file.
+        ArgumentTypeError: a column in `columns` holds neither real numbers nor strings, or an argument is of the wrong
+            kind.
+
+    Warns:
+        CacheWarning: the file is damaged, or cannot be written.
+
+    >>> import numpy as np, batchup_ng as bu
+    >>> stats = bu.statistics({"age": np.array([20.0, 40.0, np.nan]), "label": np.array([0, 1, 1])})
+    >>> stats
+    column  dtype    count  missing  mean    std     min  median  max  classes
+    age     float64  2      1        30      10      20   30      40
+    label   int64    3      0        0.6667  0.4714  0    1       1    2
+    >>> stats["age"].std, stats["label"].class_counts.tolist()
+    (10.0, [1, 2])
+    """
+    source = source_of(data, (WithConsumerMaps,))
+    if axis is not None:
+        validation.one_of("axis", axis, ("channels", "elements", "all"))
+    if pool is not None and not isinstance(pool, AbstractWorkerPool):
+        raise ArgumentTypeError(f"pool must be None or a pool, such as WorkerThreadPool(), not {pool!r:.80}")
+    batch_size = validation.positive_int("batch_size", batch_size)
+    shown = progress_of(progress, "statistics", " batches")
+    names = None
+    if columns is not None:
+        names = [each if isinstance(each, str) else int(each) for each in column_names("columns", columns)]
+    if names is not None:
+        source = source.select(*names)
+    if source.node.num_samples() == math.inf:
+        raise ArgumentError("data must have an end to have statistics, and its epoch has none; pass data.take(n)")
+    file = None if cache is None else StatisticsFile(cache)
+    if file is not None:
+        digest = contents_digest(source.node, names, axis)
+        known = file.read(digest)
+        if known is not None:
+            return known
+    partial = PartialStatistics(names or _names(source.node), names is not None, axis)
+    merged = _merged(source, partial, pool, batch_size, shown)
+    if not merged:
+        raise ArgumentError("data must have samples with columns of numbers or strings to have statistics")
+    result = Statistics({name: column_statistics(name, found) for name, found in merged.items()})
+    if file is not None:
+        file.replace(result.as_text(digest))
+    return result
+
+
+def _names(node: Node) -> list[Any] | None:
+    """Return the names of the columns of tuples, and the places of those without; None if they are not known."""
+    form = node.form()
+    if form is None or isinstance(form, Mapping):
+        return None
+    names = {place: name for name, place in form.names.items()} if isinstance(form, Places) else {}
+    return [names.get(place, place) for place in range(len(form))]
+
+
+def _merged(
+    source: AbstractDataSource, partial: PartialStatistics, pool: AbstractWorkerPool | None, batch_size: int, shown: Any
+) -> dict[Any, Partial]:
+    """Return the partials of all batches, merged."""
+    made: AbstractDataSource = source.map(partial)
+    if pool is not None:
+        made = pool.parallel_data_source(made) if made.is_random_access else pool.prefetch(made)
+    merged: dict[Any, Partial] = {}
+    for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0}):
+        for name, found in column[0].items():
+            if name in merged:
+                merged[name].merge(name, found)
+            else:
+                merged[name] = found
+    return merged

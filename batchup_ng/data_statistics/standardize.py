@@ -1,0 +1,89 @@
+"""A function for maps that standardises columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import column_names
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import one_of
+from .column import ColumnStatistics
+from .result import Statistics
+
+
+class standardize:
+    """A function for ``source.map`` that returns ``(x - mean) / std`` of columns. A std of 0 counts as 1.
+
+    Without `columns`, it takes all columns of a batch and standardises the columns of floats in `stats`. The others
+    stay as they are: integers may be classes. With `columns`, it standardises these. If a batch is a dict, it finds
+    them by name. If it is called by place, as with ``on=``, it takes these columns only, in this order. With the
+    statistics of one column, it takes this column.
+
+    >>> import numpy as np, batchup_ng as bu
+    >>> source = bu.ArrayDataSource({"age": np.array([20, 40]), "label": np.array([0, 1])})
+    >>> stats = bu.statistics(source)
+    >>> source.map(bu.standardize(stats["age"]), on="age")[:]["age"].tolist()
+    [-1.0, 1.0]
+
+    Args:
+        stats: From :func:`batchup_ng.statistics`: all of it, or one column of it.
+        columns: Names or places of columns in `stats`.
+        dtype: ``"float32"``, ``"float64"`` or ``"float16"``: the dtype of the results. They are computed in float64.
+
+    Raises:
+        ArgumentError: `columns` are not in `stats`, or without `columns` it has none of floats.
+        ArgumentTypeError: `stats` are no statistics, or a column holds strings.
+    """
+
+    def __init__(self, stats: Any, columns: Any = None, dtype: Any = "float32") -> None:
+        self.dtype = np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64", "float16")))
+        self._in_order: Sequence[Any] | None = None
+        if isinstance(stats, ColumnStatistics):
+            stats, columns = Statistics({stats.name: stats}), [stats.name] if columns is None else columns
+        if not isinstance(stats, Statistics):
+            raise ArgumentTypeError(f"stats must be statistics, not a {type(stats).__name__}; see bu.statistics")
+        if columns is not None:
+            self._in_order = column_names("columns", columns)
+            for name in self._in_order:
+                one_of("columns", name, stats)
+        names = self._in_order or [name for name in stats if stats[name].dtype == "float64"]
+        if not names:
+            raise ArgumentError("columns must name columns of stats here, since none of them holds floats")
+        self._numbers = {name: stats[name].mean_and_std() for name in names}
+
+    def __call__(self, /, *columns: Any, **by_name: Any) -> Any:
+        """Return the columns of a batch, as a tuple or as a dict."""
+        if by_name:
+            missing = [name for name in self._numbers if name not in by_name]
+            if missing:
+                raise ArgumentError(
+                    f"a batch must have the columns to standardise, and {list(by_name)} lacks {missing}; pass columns="
+                )
+            return {name: self._standardized(name, column) for name, column in by_name.items()}
+        names = range(len(columns)) if self._in_order is None else self._in_order
+        if self._in_order is None and not all(name in names for name in self._numbers):
+            raise ArgumentError(
+                f"standardize was called without names, and the columns of stats are {list(self._numbers)}; name those "
+                f"to take: standardize(stats, columns)"
+            )
+        if len(names) != len(columns):
+            raise ArgumentError(
+                f"standardize takes the columns {list(names)}, not {len(columns)} columns; pass them to map as on="
+            )
+        return tuple([self._standardized(name, column) for name, column in zip(names, columns, strict=True)])
+
+    def __repr__(self) -> str:
+        return f"standardize({', '.join(map(repr, self._numbers))})"
+
+    def _standardized(self, name: Any, column: Any) -> Any:
+        if name not in self._numbers:
+            return column
+        mean, std = self._numbers[name]
+        if isinstance(column, list):
+            return [self._standardized(name, np.asarray(each)) for each in column]
+        result = np.subtract(column, mean, dtype=np.float64)
+        result /= std
+        return result.astype(self.dtype)

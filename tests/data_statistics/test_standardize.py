@@ -1,0 +1,76 @@
+"""Columns and images that are standardised by statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import batchup_ng as bu
+from batchup_ng import augment
+from tests.data_statistics.test_statistics import columns
+from tests.messages import raises
+
+
+def test_columns_of_a_dict(pools: list[Any]) -> None:
+    data = {name: values for name, values in columns().items() if name != "far"} | {"same": np.full(60, 7.0)}
+    source, stats = bu.ArrayDataSource(data), bu.statistics(data)
+    expected = ((data["features"].astype(float) - stats["features"].mean) / stats["features"].std).astype(np.float32)
+    for made in (source.map(bu.standardize(stats)), source.map(bu.standardize(stats, ["features", "same"]))):
+        for opened in (made, pools[1].parallel_data_source(made)):
+            (batch,) = opened.batch_iterator(60)
+            assert list(batch) == list(data)
+            np.testing.assert_array_equal(batch["features"], expected)
+            assert batch["same"].tolist() == [0.0] * 60
+            assert batch["label"].tolist() == data["label"].tolist()
+    chosen = source.map(bu.standardize(stats, ["age", "features"], "float64"), on=["age", "features"])[:]
+    np.testing.assert_allclose(chosen["age"], (data["age"] - data["age"].mean()) / data["age"].std(), rtol=1e-12)
+    assert chosen["features"].dtype == np.float64
+    assert chosen["gray"] is not None
+    assert source.map(bu.standardize(stats["age"]), on="age")[:]["age"].dtype == np.float32
+
+
+def test_columns_of_a_tuple_and_of_different_lengths() -> None:
+    ragged = [np.array([1.0, 3.0]), np.array([5.0]), np.array([])]
+    source = bu.ArrayDataSource([ragged, np.array([0, 1, 1])])
+    stats = bu.statistics(source)
+    first, labels = source.map(bu.standardize(stats))[:]
+    mean, std = np.mean([1, 3, 5]), np.std([1, 3, 5])
+    for found, given in zip(first, ragged, strict=True):
+        np.testing.assert_array_equal(found, ((given - mean) / std).astype(np.float32))
+    assert labels.tolist() == [0, 1, 1]
+
+
+def test_what_cannot_be_standardised_is_refused() -> None:
+    data = columns()
+    stats = bu.statistics(data)
+    with raises(bu.ArgumentTypeError):
+        bu.standardize(3)
+    with raises(bu.ArgumentTypeError):
+        bu.standardize(stats, ["name"])
+    with raises(bu.ArgumentError):
+        bu.standardize(stats, ["no"])
+    with raises(bu.ArgumentError):
+        bu.standardize(bu.statistics(data, ["label"]))
+    with raises(bu.ArgumentError):
+        bu.standardize(stats)(np.zeros(3))
+    with raises(bu.ArgumentError):
+        bu.standardize(stats)(age=np.zeros(3))
+    with raises(bu.ArgumentError):
+        bu.standardize(stats, ["age", "far"])(np.zeros(3))
+
+
+def test_images_are_normalised_by_statistics() -> None:
+    data = columns()
+    stats, image = bu.statistics(data), data["image"] / 255
+    made = bu.ArrayDataSource(data).map(augment.normalize(stats))[:]["image"]
+    np.testing.assert_allclose(made, (image - image.mean((0, 1, 2))) / image.std((0, 1, 2)), atol=1e-5)
+    assert augment.normalize(stats) == augment.normalize(stats["image"])
+    floats = bu.statistics([image.astype(np.float32)])
+    np.testing.assert_allclose(augment.normalize(floats).mean, image.mean((0, 1, 2)), rtol=1e-6)
+    black = augment.normalize(bu.statistics([np.zeros((3, 2, 2, 1), np.uint8)]))
+    assert black == augment.normalize((0.0,), (1.0,))
+    with raises(bu.ArgumentError):
+        augment.normalize(bu.statistics(data, ["age", "gray"]))
+    with raises(bu.ArgumentTypeError):
+        augment.normalize(0.5)

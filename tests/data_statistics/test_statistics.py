@@ -1,0 +1,231 @@
+"""Statistics of columns: the numbers of NumPy, the same bits for any batch size and pool."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from tests.messages import raises
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=False)
+
+
+def columns(n: int = 60) -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    far = 1e8 + 1e-3 * rng.standard_normal(n)
+    far[::7] = np.nan
+    return {
+        "far": far,
+        "features": rng.standard_normal((n, 5)).astype(np.float32),
+        "image": rng.integers(0, 256, (n, 4, 3, 3)).astype(np.uint8),
+        "gray": rng.standard_normal((n, 4, 3)),
+        "age": rng.integers(-(2**40), 2**40, n),
+        "label": rng.integers(0, 4, n).astype(np.int16),
+        "name": [str(each) for each in rng.integers(0, 3, n)],
+    }
+
+
+def bits(stats: bu.Statistics) -> str:
+    return stats.as_text("")
+
+
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
+    assert np.shape(found) == np.shape(expected)
+
+
+def test_numbers_are_those_of_numpy() -> None:
+    data = columns()
+    stats = bu.statistics(data)
+    assert list(stats) == list(data)
+    assert len(stats) == 7
+    for name, axis in {"features": 0, "image": (0, 1, 2), "gray": None, "age": None, "label": None}.items():
+        values, column = np.asarray(data[name], np.longdouble), stats[name]
+        close(column.mean, values.mean(axis).astype(float))
+        close(column.std, values.std(axis).astype(float))
+        flat = values.reshape(-1, *np.shape(column.mean)).astype(float)
+        close(column.min, flat.min(0))
+        close(column.max, flat.max(0))
+        close(column.quantile([0, 0.1, 0.5, 0.77, 1]), np.quantile(flat, [0, 0.1, 0.5, 0.77, 1], axis=0))
+        close(column.quantile(0.3), np.quantile(flat, 0.3, axis=0))
+        assert column.quantile_error == 0
+        assert np.all(column.count == len(flat))
+        assert np.all(column.missing == 0)
+    assert stats["label"].classes.tolist() == [0, 1, 2, 3]
+    assert stats["label"].class_counts.tolist() == np.bincount(data["label"]).tolist()
+    assert stats["name"].class_counts.tolist() == [data["name"].count(each) for each in "012"]
+    assert stats["name"].classes.tolist() == ["0", "1", "2"]
+    assert stats["name"].mean is None
+    assert stats["features"].classes is None
+    assert stats["features"].quantiles[0.5].shape == (5,)
+
+
+def test_data_far_from_zero_lose_no_digits_and_nan_is_counted() -> None:
+    values = columns()["far"]
+    stats, there = bu.statistics([values])[0], [Fraction(each) for each in values[~np.isnan(values)].tolist()]
+    mean = sum(there) / len(there)
+    assert stats.mean == float(mean)
+    close(stats.std, math.sqrt(sum((each - mean) ** 2 for each in there) / len(there)))
+    close(stats.quantile(0.2), np.nanquantile(values, 0.2))
+    assert (stats.count, stats.missing) == (51, 9)
+
+
+@given(st.lists(NUMBERS, max_size=30), st.integers(1, 7))
+def test_any_floats_have_the_rounded_exact_mean(numbers: list[float], batch_size: int) -> None:
+    there = [each for each in numbers if not math.isnan(each)]
+    if not numbers:
+        return
+    column = bu.statistics([np.array(numbers)], batch_size=batch_size)[0]
+    assert column.count == len(there)
+    if not there:
+        assert math.isnan(column.mean)
+        assert math.isnan(column.std)
+        assert math.isnan(column.min)
+        assert math.isnan(column.quantile(0.5))
+        return
+    exact = [Fraction(each) for each in there]
+    mean = sum(exact) / len(exact)
+    assert column.mean == float(mean)
+    assert (column.min, column.max) == (min(there), max(there))
+    variance = sum((each - mean) ** 2 for each in exact) / len(exact)
+    if variance:
+        assert abs(Fraction(column.std) ** 2 / variance - 1) < 1e-12 or column.std < 1e-307
+    else:
+        assert column.std == 0
+
+
+def test_infinite_numbers() -> None:
+    high, both = bu.statistics({"high": np.array([1.0, np.inf]), "both": np.array([-np.inf, np.inf])}).values()
+    assert high.mean == np.inf == high.max
+    assert high.min == 1
+    assert math.isnan(high.std)
+    assert math.isnan(both.mean)
+    assert both.min == -np.inf
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.uint64, np.float16])
+def test_dtypes(dtype: Any) -> None:
+    values = np.array([0, 1] if dtype is bool else [3, 100, 7], dtype)
+    if dtype in (np.int64, np.uint64):
+        values = np.array([3, 100, 7, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
+    column = bu.statistics([values])[0]
+    exact = [Fraction(each) for each in values.tolist()]
+    mean = sum(exact) / len(exact)
+    assert column.mean == float(mean)
+    assert (column.min, column.max) == (min(values.tolist()), max(values.tolist()))
+    close(column.std, float(sum((each - mean) ** 2 for each in exact) / len(exact)) ** 0.5)
+    assert column.dtype == ("float64" if dtype is np.float16 else np.dtype(dtype).name)
+
+
+def test_batch_size_and_pool_change_no_bit(pools: list[Any]) -> None:
+    source = bu.ArrayDataSource(columns())
+    expected = bits(bu.statistics(source))
+    for batch_size in (1, 7, 60, 100):
+        assert bits(bu.statistics(source, batch_size=batch_size)) == expected
+    for pool in pools:
+        assert bits(bu.statistics(source, pool=pool, batch_size=13)) == expected
+
+
+def test_tuples_have_places_or_the_names_of_their_source(pools: list[Any]) -> None:
+    data = columns()
+    by_name, source = bu.statistics(data), bu.ArrayDataSource([data["image"], data["label"]])
+    by_place = bu.statistics(source, [1, 0], pool=pools[0])
+    assert list(by_place) == [1, 0]
+    close(by_place[0].mean, by_name["image"].mean)
+    assert by_place[1].class_counts.tolist() == by_name["label"].class_counts.tolist()
+    for pool in [None, *pools]:
+        stream = bu.IteratorDataSource(source.batch_iterator(11))
+        assert bits(bu.statistics(stream, [1, 0], pool=pool)) == bits(by_place)
+
+
+class Refusing:
+    """A column that must not be read."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise AssertionError("read")
+
+
+def test_other_columns_are_not_read() -> None:
+    data = columns()
+    source = bu.ArrayDataSource({**data, "refusing": Refusing()})
+    assert bits(bu.statistics(source, "far")) == bits(bu.statistics(data, "far"))
+
+
+def test_samples_of_different_sizes() -> None:
+    rng = np.random.default_rng(1)
+    images = [rng.integers(0, 256, (h, 9 - h, 3)).astype(np.uint8) for h in range(1, 9)]
+    tokens = [np.arange(k) for k in (3, 0, 2, 1, 4, 4, 1, 1)]
+    pixels = np.concatenate([each.reshape(-1, 3) for each in images]).astype(float)
+    for batch_size in (1, 3, 8):
+        stats = bu.statistics({"image": bu.MapStyle(images), "tokens": tokens}, batch_size=batch_size)
+        close(stats["image"].std, pixels.std(0))
+        close(stats["image"].quantile(0.4), np.quantile(pixels, 0.4, axis=0))
+        assert stats["tokens"].axis == "all"
+        assert stats["tokens"].count == 16
+        assert stats["tokens"].max == 3
+
+
+def test_axis() -> None:
+    gray = columns()["gray"]
+    for axis, over in {"all": None, "channels": (0, 1), "elements": 0}.items():
+        close(bu.statistics([gray], axis=axis)[0].mean, gray.mean(over))
+
+
+def test_progress_counts_batches() -> None:
+    asked = []
+
+    def progress(iterator: Any, total: Any, leave: bool) -> Any:
+        asked.append((total, leave))
+        return iterator
+
+    bu.statistics([np.arange(10)], batch_size=3, progress=progress)
+    assert asked == [(4, False)]
+
+
+def test_the_table() -> None:
+    text = repr(bu.statistics(columns()))
+    assert [line.split()[0] for line in text.split("\n")] == ["column", *columns()]
+    assert repr(bu.statistics(columns())["age"]).count("\n") == 1
+
+
+def test_what_has_no_statistics_is_refused() -> None:
+    data = columns()
+    with raises(bu.ArgumentError):
+        bu.statistics(data, "no")
+    with raises(bu.ArgumentError):
+        bu.statistics(bu.ArrayDataSource(data).repeat())
+    with raises(bu.ArgumentError):
+        bu.statistics([np.zeros(3, complex)])
+    with raises(bu.ArgumentError):
+        bu.statistics(data, axis="rows")
+    with raises(bu.ArgumentTypeError):
+        bu.statistics(data, pool="threads")
+    with raises(bu.ArgumentTypeError):
+        bu.statistics(data)["name"].quantile(0.5)
+    with raises(bu.ArgumentError):
+        bu.statistics(data)["age"].quantile(1.5)
+    with raises(KeyError):
+        bu.statistics(data)["no"]
+    assert list(bu.statistics({**data, "c": np.zeros(60, complex)})) == list(data), "other columns are left out"
+
+
+def test_columns_that_change_their_kind_are_refused() -> None:
+    def shape(first: Any, second: Any) -> bu.IteratorDataSource:
+        return bu.IteratorDataSource(iter([(first,), (second,)]))
+
+    with raises(bu.ArgumentError):
+        bu.statistics(shape(np.zeros(2), np.zeros(2, int)))
+    with raises(bu.ArgumentError):
+        bu.statistics(shape(np.zeros((2, 3)), np.zeros((2, 4))))
+    with raises(bu.ArgumentError):
+        bu.statistics(shape(["a"], np.zeros(1)))
