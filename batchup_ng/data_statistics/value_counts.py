@@ -91,8 +91,8 @@ class ValueCounts:
 
     def _compress(self) -> None:
         """Join the parts, and leave out as many bits as needed."""
-        if not self._parts:
-            return
+        if not self._parts or (len(self._parts) == 1 and len(self._parts[0][0]) <= self.room):
+            return  # a part alone is sorted, and cut at the level
         keys = np.concatenate([part[0] for part in self._parts])
         counts = np.concatenate([part[1] for part in self._parts])
         order = np.argsort(keys, kind="stable")
