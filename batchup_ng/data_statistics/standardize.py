@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ..columns import column_names
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
-from .column import ColumnStatistics
+from .column import STRINGS, ColumnStatistics
 from .result import Statistics
 
 
@@ -19,8 +20,8 @@ class standardize:
 
     Without `columns`, it takes all columns of a batch and standardises the columns of floats in `stats`. The others
     stay as they are: integers may be classes. With `columns`, it standardises these. If a batch is a dict, it finds
-    them by name. If it is called by place, as with ``on=``, it takes these columns only, in this order. With the
-    statistics of one column, it takes this column.
+    them by name. If it is called by place, it takes these columns only, in this order. With the statistics of one
+    column, it takes this column. ``map(..., on=columns)`` says the columns, too.
 
     >>> import numpy as np, batchup_ng as bu
     >>> source = bu.ArrayDataSource({"age": np.array([20, 40]), "label": np.array([0, 1])})
@@ -45,6 +46,7 @@ class standardize:
             stats, columns = Statistics({stats.name: stats}), [stats.name] if columns is None else columns
         if not isinstance(stats, Statistics):
             raise ArgumentTypeError(f"stats must be statistics, not a {type(stats).__name__}; see bu.statistics")
+        self._of_all = {name: one.mean_and_std() for name, one in stats.items() if one.dtype != STRINGS}
         if columns is not None:
             self._in_order = column_names("columns", columns)
             for name in self._in_order:
@@ -53,6 +55,18 @@ class standardize:
         if not names:
             raise ArgumentError("columns must name columns of stats here, since none of them holds floats")
         self._numbers = {name: stats[name].mean_and_std() for name in names}
+
+    def for_columns(self, columns: Sequence[Any]) -> standardize:
+        """Return this function for a map of these columns: ``source.map(standardize(stats), on=columns)``."""
+        if self._in_order is not None:
+            return self
+        made = copy.copy(self)
+        missing = [name for name in columns if name not in self._of_all]
+        if missing:
+            raise ArgumentError(f"on must name columns of numbers in stats, {list(self._of_all)}, not {missing[0]!r}")
+        made._in_order = list(columns)
+        made._numbers = {name: self._of_all[name] for name in columns}
+        return made
 
     def __call__(self, /, *columns: Any, **by_name: Any) -> Any:
         """Return the columns of a batch, as a tuple or as a dict."""

@@ -16,7 +16,7 @@ from .. import batch as nests
 from .. import validation
 from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import own_parts
-from ..columns import MappedColumns, keys_in
+from ..columns import MappedColumns, column_names, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
@@ -70,6 +70,8 @@ class MapNode(SameOrderNode):
         super().__init__(source)
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
+        if on is not None and hasattr(type(fn), "for_columns"):  # standardize finds its numbers by the names
+            fn = fn.for_columns(column_names("on", on))
         self.fn = fn
         self.on = on
         self.out = out

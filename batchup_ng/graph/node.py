@@ -332,17 +332,20 @@ def nodes_of(root: Node, below_orders: bool = True) -> list[Node]:
     If `below_orders` is False, the nodes below a node that orders its rows are left out.
     """
     found: dict[int, Node] = {}
-
-    def visit(node: Node) -> None:
-        if id(node) in found:
-            return
-        if below_orders or not node.own_traits().orders_rows:
-            for child in node.children():
-                visit(child)
-        found[id(node)] = node
-
-    visit(root)
+    _visit(root, below_orders, found)
     return list(found.values())
+
+
+def _visit(node: Node, below_orders: bool, found: dict[int, Node]) -> None:
+    """Add to `found` the nodes below `node`, and the node. (A function in a function would keep them until a garbage
+    collection.)
+    """
+    if id(node) in found:
+        return
+    if below_orders or not node.own_traits().orders_rows:
+        for child in node.children():
+            _visit(child, below_orders, found)
+    found[id(node)] = node
 
 
 def combined(traits: Iterable[Traits]) -> Traits:

@@ -8,6 +8,7 @@ import numpy as np
 
 import batchup_ng as bu
 from batchup_ng import augment
+from batchup_ng.errors import ArgumentError
 from tests.data_statistics.test_statistics import columns
 from tests.messages import raises
 
@@ -28,6 +29,12 @@ def test_columns_of_a_dict(pools: list[Any]) -> None:
     assert chosen["features"].dtype == np.float64
     assert chosen["gray"] is not None
     assert source.map(bu.standardize(stats["age"]), on="age")[:]["age"].dtype == np.float32
+    named = source.map(bu.standardize(stats, dtype="float64"), on=["features", "age"])[:]
+    assert named.keys() == chosen.keys()
+    for name, column in named.items():
+        np.testing.assert_array_equal(column, chosen[name])
+    with raises(ArgumentError):
+        source.map(bu.standardize(stats), on="name")
 
 
 def test_columns_of_a_tuple_and_of_different_lengths() -> None:
