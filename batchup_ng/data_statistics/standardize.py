@@ -11,7 +11,8 @@ import numpy as np
 from ..columns import column_names
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
-from .column import STRINGS, ColumnStatistics
+from .column import ColumnStatistics
+from .partial import STRINGS
 from .result import Statistics
 
 

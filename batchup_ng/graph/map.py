@@ -71,7 +71,8 @@ class MapNode(SameOrderNode):
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         if on is not None and hasattr(type(fn), "for_columns"):  # standardize finds its numbers by the names
-            fn = fn.for_columns(column_names("on", on))
+            named: Any = fn
+            fn = named.for_columns(column_names("on", on))
         self.fn = fn
         self.on = on
         self.out = out
