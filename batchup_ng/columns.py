@@ -113,7 +113,15 @@ def place_in(batch: Any, column: Any) -> int:
 def keys_in(batch: Any, columns: Iterable[Any]) -> list[Any]:
     """Return the keys of some columns: names, or places that are not negative."""
     keys = list(batch) if isinstance(batch, Mapping) else range(len(batch))
-    return [keys[place_in(batch, column)] for column in columns]
+    found = [keys[place_in(batch, column)] for column in columns]
+    _check_once(found, columns)
+    return found
+
+
+def _check_once(keys: Sequence[Any], columns: Iterable[Any]) -> None:
+    """Raise if two of `columns`, such as 0 and -2, are one column of the batch."""
+    if len(set(keys)) < len(keys):
+        raise ArgumentError(f"columns must name each column once, and {list(columns)} names one twice")
 
 
 def picked(batch: Any, columns: Iterable[Any]) -> Any:
@@ -205,6 +213,7 @@ class MappedColumns:
         for column in self.out:
             new = len(batch) + sum(target >= len(batch) for target in targets)
             targets.append(new if column == new else place_in(batch, column))
+        _check_once(targets, self.out)
         return targets
 
     def _joined(self, batch: Any, targets: Sequence[Any], values: Sequence[Any] | None = None) -> Any:
@@ -269,6 +278,31 @@ class ChosenColumns:
             twice = next(name for name in new if new.count(name) > 1)
             raise ArgumentError(f"names must give each column another name, and two are {twice!r}; drop one before")
         return {name: batch[key] for name, key in zip(new, keys, strict=True)}
+
+
+@dataclasses.dataclass(frozen=True)
+class AddedColumn:
+    """A check that a column could be added: batches, whose form was not known, have names if the column has one."""
+
+    name: Any
+
+    def in_places(self, form: Any) -> AddedColumn:
+        """Return this check: it names no column of the batches as they were."""
+        return self
+
+    def chosen(self, batch: Any) -> Any:
+        """Return the batch, which ends with the column."""
+        if isinstance(batch, Mapping):
+            return batch
+        if isinstance(self.name, str) or any(isinstance(part, Mapping) for part in batch):
+            what = ("tuples", "place") if isinstance(self.name, str) else ("dicts", "name")
+            raise ArgumentError(f"name must be a {what[1]}, for batches are {what[0]}, not {self.name!r}")
+        if self.name != len(batch) - 1:
+            raise ArgumentError(f"name must be {len(batch) - 1}, the place after the last column, not {self.name}")
+        return batch
+
+    def __repr__(self) -> str:
+        return f"with {self.name!r}"
 
 
 def _listed(names: Iterable[Any]) -> str:

@@ -69,6 +69,8 @@ class Ragged:
         arrays = [_row(number, row) for number, row in enumerate(rows)]
         filled = [array for array in arrays if array.size] or arrays[:1]
         first = filled[0]
+        if first.ndim == 0:
+            raise ArgumentError("row 0 is a single value; pass numpy.asarray(...) of the rows")
         for number, array in enumerate(arrays):
             of_text = array.dtype.kind in "US" and array.dtype.kind == first.dtype.kind  # may differ in width
             alike = (of_text or array.dtype == first.dtype) and array.shape[1:] == first.shape[1:]
@@ -77,8 +79,10 @@ class Ragged:
                     f"row {number} is {array_words(array)}, and another row {array_words(first)}: all must be of one "
                     f"dtype, and differ only along their first axis; pass MapStyle(...) of rows of any kind"
                 )
-        offsets = np.cumsum([0, *[len(array) if array.size else 0 for array in arrays]])
-        return cls(np.concatenate(filled) if first.ndim else np.zeros(0, first.dtype), offsets)
+        counts = [len(array) if array.ndim and array.shape[1:] == first.shape[1:] else 0 for array in arrays]
+        pairs = zip(arrays, counts, strict=True)
+        kept = [array if array.size else array.astype(first.dtype) for array, n in pairs if n]
+        return cls(np.concatenate(kept or [first[:0]]), np.cumsum([0, *counts]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -139,11 +143,27 @@ def _row(number: int, row: Any) -> np.ndarray:
         array = np.asarray(row)
     except ValueError as error:
         raise ArgumentError(f"row {number} is a list whose own lists differ in length; pad these first") from error
-    kind = {"U": str, "S": bytes}.get(array.dtype.kind)
-    mixed = kind and not all(isinstance(value, kind) for value in np.array(row, object).reshape(-1))
-    if mixed or array.dtype.kind == "O":
-        raise ArgumentError(f"row {number} holds values of several kinds; pass MapStyle(...) of rows of any kind")
+    if array.dtype.kind == "O" or not (isinstance(row, np.ndarray) or _holds(array, row)):
+        raise ArgumentError(
+            f"row {number} holds values that an array of {array.dtype} would change, or of several kinds; pass arrays, "
+            f"or MapStyle(...) of rows of any kind"
+        )
     return array
+
+
+def _holds(array: np.ndarray, row: Any) -> bool:
+    """Return whether an array holds the values of a list unchanged: no number as text, no long integer as a float, no
+    text that ends with NUL, which NumPy drops, no truth value as a number.
+    """
+    kind, values = array.dtype.kind, np.array(row, object).reshape(-1).tolist()
+    if kind in "US":
+        of_text = str if kind == "U" else bytes
+        return all(isinstance(value, of_text) and value[-1:] not in ("\0", b"\0") for value in values)
+    if kind not in "biufc":
+        return True
+    are_bool = {isinstance(value, (bool, np.bool_)) for value in values}
+    same = all(own == value or value != value for own, value in zip(array.reshape(-1).tolist(), values, strict=True))
+    return same and are_bool <= {kind == "b"}
 
 
 def _checked_offsets(offsets: Any, total: int) -> np.ndarray:

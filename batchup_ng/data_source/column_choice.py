@@ -9,7 +9,7 @@ from typing import Any
 
 from ..accessors.column import as_column
 from ..accessors.listed_rows import of_list
-from ..columns import ChosenColumns, column_names, with_places
+from ..columns import AddedColumn, ChosenColumns, column_names, keys_in, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
@@ -22,7 +22,10 @@ from ..sampling.standard import StandardSampler
 
 def selected(node: Node, columns: Sequence[Any]) -> Node:
     """Return the node with some columns of `node`. It reads no others if `node` can do so."""
-    names = with_places(node.form(), column_names("columns", list(columns)))
+    form = node.form()
+    names = with_places(form, column_names("columns", list(columns)))
+    if form is not None:
+        keys_in(form, names)  # raises for two names of one column
     return node.only(names) or ColumnsNode(node, ChosenColumns(keep=names))
 
 
@@ -59,7 +62,8 @@ def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
         node = dropped(node, [name])
     elif isinstance(form, tuple) and name != len(form):
         raise ArgumentError(f"name must be {len(form)}, the place after the last column of a tuple, not {name!r}")
-    return ZipNode([node, ArraysNode([column], (name,) if isinstance(name, str) else None, StandardSampler(n))])
+    zipped = ZipNode([node, ArraysNode([column], (name,) if isinstance(name, str) else None, StandardSampler(n))])
+    return zipped if form is not None else ColumnsNode(zipped, AddedColumn(name))
 
 
 def _parameters(fn: Callable[..., Any]) -> list[str]:

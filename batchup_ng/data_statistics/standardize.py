@@ -59,7 +59,12 @@ class standardize:
 
     def for_columns(self, columns: Sequence[Any]) -> standardize:
         """Return this function for a map of these columns: ``source.map(standardize(stats), on=columns)``."""
-        if self._in_order is not None:
+        if self._in_order is not None and set(columns) != set(self._in_order) and len(self._in_order) > 1:
+            raise ArgumentError(
+                f"on must name the columns of standardize, {list(self._in_order)}, not {list(columns)}; leave them out "
+                f"there"
+            )
+        if self._in_order is not None and len(self._in_order) == 1:  # such as stats["age"] on a column of another name
             return self
         made = copy.copy(self)
         missing = [name for name in columns if name not in self._of_all]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import NOTHING_LEFT, as_batch
-from ..columns import ChosenColumns, Places, form_of, keys_in
+from ..columns import AddedColumn, ChosenColumns, Places, form_of, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .node import Node, Streaming, samples_in_words
@@ -20,7 +20,7 @@ class ColumnsNode(SameOrderNode):
 
     name = "ColumnsDataSource"
 
-    def __init__(self, source: Node, columns: ChosenColumns) -> None:
+    def __init__(self, source: Node, columns: ChosenColumns | AddedColumn) -> None:
         super().__init__(source)
         self.columns = columns = columns.in_places(source.form())
         self.fn = columns.chosen  # named in errors

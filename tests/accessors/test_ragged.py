@@ -43,6 +43,22 @@ class TestStored(TestRagged):
         return bu.NpyRows(folder / "x.npy")
 
 
+@pytest.mark.parametrize("rows", [
+    [[2**63 + 1, 1], [2**63 + 3, 5]], [[b"\x01\x00", b"ab"], [b"cd"]], [["a\0", "b"], ["c"]], [[True, 2], [3, 4]],
+    [["a", 1]], [[None]], [[1, [2]]], [np.array(1), np.array(2)], [[1.5], [2]], [],
+])  # fmt: skip
+def test_lists_that_an_array_would_change_are_refused(rows: Any) -> None:
+    with raises(ArgumentError):
+        bu.Ragged.from_rows(rows)
+
+
+def test_rows_without_elements_keep_their_lengths() -> None:
+    assert bu.Ragged.from_rows([np.zeros((3, 0)), np.zeros((1, 0))]).lengths.tolist() == [3, 1]
+    assert bu.Ragged.from_rows([[], [1.5, np.nan], []]).lengths.tolist() == [0, 2, 0]
+    boxes = bu.Ragged.from_rows([np.zeros((0, 4)), np.ones((2, 4), np.float64), []])
+    assert (boxes.lengths.tolist(), boxes[0].shape) == ([0, 2, 0], (0, 4))
+
+
 def test_rows_are_the_callers_own() -> None:
     rows = bu.Ragged(VALUES.copy(), OFFSETS)
     rows[0][...] = 0

@@ -256,6 +256,24 @@ def test_a_column_is_added_from_an_array_or_a_function() -> None:
     assert_batch(one_batch(half), {**{name: column[::-1] for name, column in DATA.items()}, "place": np.arange(N)})
 
 
+def test_two_names_of_one_column_are_refused() -> None:
+    for source in (placed(), opaque(placed())):
+        for options in ({"on": [0, -3]}, {"on": [0, 1], "out": [1, -2]}):
+            with raises(ArgumentError):
+                next(source.map(lambda a, b: (a, b), **options).batch_iterator(3))
+        with raises(ArgumentError):
+            next(source.select(0, 1, -3).batch_iterator(3))
+
+
+def test_an_array_is_added_to_batches_whose_form_shows_late() -> None:
+    extra = np.arange(N) ** 2
+    assert_batch(one_batch(opaque(named()).with_column("extra", extra)), {**DATA, "extra": extra})
+    assert_batch(one_batch(opaque(placed()).with_column(3, extra)), (*DATA.values(), extra))
+    for source, name in ((named(), 3), (placed(), "extra"), (placed(), 4)):
+        with raises(ArgumentError):
+            next(opaque(source).with_column(name, extra).batch_iterator(3))
+
+
 def test_columns_tell_dtype_and_shape_of_any_source() -> None:
     def told(source: Any) -> Any:
         found = source.columns

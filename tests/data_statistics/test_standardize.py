@@ -33,8 +33,12 @@ def test_columns_of_a_dict(pools: list[Any]) -> None:
     assert named.keys() == chosen.keys()
     for name, column in named.items():
         np.testing.assert_array_equal(column, chosen[name])
+    turned = source.map(bu.standardize(stats, ["age", "features"], "float64"), on=["features", "age"])[:]
+    np.testing.assert_array_equal(turned["age"], chosen["age"])
     with raises(ArgumentError):
         source.map(bu.standardize(stats), on="name")
+    with raises(ArgumentError):
+        source.map(bu.standardize(stats, ["age", "features"]), on=["age", "same"])
 
 
 def test_columns_of_a_tuple_and_of_different_lengths() -> None:
