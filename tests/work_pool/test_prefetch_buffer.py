@@ -58,6 +58,7 @@ def test_the_bytes_are_a_quarter_of_what_is_free_and_1_gb_at_most(monkeypatch: p
     assert ByteBound(20, 5, 3).buffer_bytes == 5
 
 
+@pytest.mark.filterwarnings("ignore::batchup_ng.BufferWarning")
 def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -68,6 +69,7 @@ def test_two_batches_are_ahead_where_one_fits_and_larger_ones_come_one_at_a_time
         assert bound.limit == most
 
 
+@pytest.mark.filterwarnings("ignore::batchup_ng.BufferWarning")
 def test_batches_that_are_larger_than_the_bound_come_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BUDGET, "free", lambda: 400.0)
     with bu.WorkerThreadPool(2) as pool:

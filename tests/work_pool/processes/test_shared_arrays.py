@@ -199,6 +199,7 @@ def open_files(folder: Path) -> list[str]:
     return sorted(link for link in [*links, *set(maps)] if link.startswith(str(folder)))
 
 
+@pytest.mark.filterwarnings("ignore::batchup_ng.BufferWarning")
 @pytest.mark.parametrize("method", methods("forkserver"))
 def test_batches_of_a_spilled_array_are_those_of_the_source(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
