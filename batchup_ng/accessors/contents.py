@@ -1,9 +1,10 @@
 """Facts about columns and functions, for another program to recognise them: JSON values, equal if the contents are.
 
 A column counts by its contents: an array by its bytes, an array over a file by path, size and modification time of the
-file, an accessor by its ``fingerprint()``. A function counts by its bytecode and by the values that it refers to:
-defaults, closure and globals, with the functions and classes among them. Functions and classes of Python, of this
-package and of installed libraries count by name. So do modules: the value of ``module.name`` in a function does not
+file, an accessor by its ``fingerprint()`` and its function ``decode``. A function counts by its bytecode and the names
+of its parameters, and by the values that it refers to: defaults, closure, globals and attributes, with the functions
+and classes among them. A class counts by all that its body defines. Functions and classes that Python, this package and
+installed libraries have by name count by name. So do modules: the value of ``module.name`` in a function does not
 count.
 
 Facts may differ although nothing has changed, for example with the version of Python. Then work is only done again.
@@ -11,9 +12,12 @@ Facts may differ although nothing has changed, for example with the version of P
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
+import inspect
 import json
+import operator
 import os
 import sys
 import types
@@ -34,7 +38,30 @@ from .uint8_to_float32 import ImageArrayUInt8ToFloat32
 BYTES_AT_ONCE = 1 << 24
 """Bytes of an array that are digested at once."""
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_PLAIN = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes)
+
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)  # "abc".find
+
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # of slots
+
+_PARTS = ("accessor", "arr_u8", "encoded", "pictures", "values")
+"""Attributes of accessors with the accessor that they read from."""
+
+_NOT_OF_THE_BODY = frozenset([
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
+    "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__orig_bases__",
+    "__parameters__", "__type_params__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__",
+    "__slotnames__",
+])  # fmt: skip
+"""Attributes of a class that Python makes from others that count, or that change no result."""
+
+_OF_ENUMS = frozenset([
+    "_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_", "_hashable_values_",
+    "_unhashable_values_map_", "_new_member_", "_use_args_", "_member_type_", "_value_repr_", "_boundary_",
+    "_flag_mask_", "_singles_mask_", "_all_bits_", "_inverted_", "_generate_next_value_", "__new__",
+    "__new_member__",
+])  # fmt: skip
+"""Attributes of a class of constants that stand for its members, which count."""
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -58,10 +85,26 @@ def column_facts(column: Any) -> Any:
         of_items = isinstance(column.dataset, (list, tuple))
         return [kind.__name__, value_facts(column.dataset) if of_items else column_facts(column.dataset)]
     if callable(getattr(column, "fingerprint", None)):
-        return [f"{kind.__module__}.{kind.__qualname__}", column.fingerprint()]
+        told = [f"{kind.__module__}.{kind.__qualname__}", column.fingerprint(), _decoders(column)]
+        # A fingerprint of this package does not know what a user's subclass changes.
+        inherited = not _is_installed(kind.__module__) and _is_ours(kind.fingerprint)
+        return [*told, value_facts(kind)] if inherited else told
     if isinstance(column, np.ndarray) or is_any_tensor(column):
         return value_facts(column)
     raise no_fingerprint(kind.__name__)
+
+
+def _decoders(column: Any) -> list[Any]:
+    """Return facts about the functions that decode the rows of an accessor of this package, and of those inside it."""
+    if not any(map(_is_ours, type(column).__mro__)):
+        return []
+    parts = [vars(column)[name] for name in _PARTS if name in vars(column)]
+    decode = getattr(column, "decode", None)
+    return [None if decode is None else value_facts(decode), *map(_decoders, parts)]
+
+
+def _is_ours(value: Any) -> bool:
+    return str(value.__module__).partition(".")[0] == _PACKAGE
 
 
 def no_fingerprint(name: str) -> ArgumentTypeError:
@@ -89,8 +132,10 @@ class _Facts:
 
     def of(self, value: Any) -> Any:
         """Return facts about a value. A value that was met before, also in a cycle, counts by its number."""
-        if isinstance(value, _PLAIN):
+        if type(value) in _PLAIN:
             return [type(value).__name__, repr(value)]
+        if isinstance(value, np.generic) and type(value).__module__ == "numpy" and not value.dtype.hasobject:
+            return [type(value).__name__, repr(value.dtype), value.tobytes().hex()]
         if id(value) in self._met:
             return ["again", self._met[id(value)][0]]
         self._met[id(value)] = len(self._met), value
@@ -101,10 +146,13 @@ class _Facts:
             return [self.of(item) for item in value]
         if type(value) is dict:
             return [[self.of(key), self.of(item)] for key, item in value.items()]
-        if type(value) in (set, frozenset):  # their order differs from program to program
-            return sorted(json.dumps(value_facts(item)) for item in value)
+        if isinstance(value, (set, frozenset)):  # their order differs from program to program
+            items = sorted(json.dumps(value_facts(item)) for item in frozenset(value))
+            return [items, self.of(type(value)), self.of(getattr(value, "__dict__", None))]
         if type(value) in (np.ndarray, np.memmap):
-            return self.of(value.reshape(-1).tolist()) if value.dtype.hasobject else _array_facts(value)
+            if value.dtype.hasobject:
+                return [repr(value.dtype), list(value.shape), self.of(value.reshape(-1).tolist())]
+            return _array_facts(value)
         if is_any_tensor(value):
             return [str(value.dtype), list(value.shape), _bytes_digest(_bytes_of_tensor(value))]
         if isinstance(value, types.ModuleType):
@@ -115,22 +163,55 @@ class _Facts:
             return self._of_function(value)
         if isinstance(value, types.MethodType):
             return [self.of(value.__func__), self.of(value.__self__)]
+        if isinstance(value, _BOUND) and not isinstance(value.__self__, (types.ModuleType, type, type(None))):
+            return [value.__name__, self.of(value.__self__)]
         if isinstance(value, functools.partial):
-            return [self.of(value.func), self.of(value.args), self.of(value.keywords)]
-        if callable(value) and hasattr(value, "__wrapped__"):  # functools.lru_cache
+            return [self.of(each) for each in (type(value), value.func, value.args, value.keywords, vars(value))]
+        if isinstance(value, (staticmethod, classmethod)):
+            return self.of(value.__func__)
+        if isinstance(value, property):
+            return [self.of(type(value)), *[self.of(each) for each in (value.fget, value.fset, value.fdel)]]
+        if type(value) is functools.cached_property:  # it may have a lock
+            return self.of(value.func)
+        if isinstance(value, _DESCRIPTORS):
+            return value.__name__
+        if type(value) is functools._lru_cache_wrapper:
             return self.of(value.__wrapped__)
-        if _has_plain_state(value):
-            return [self.of(type(value)), self.of(vars(value))]
-        return [self.of(type(value)), _pickle_digest(value)]
+        if isinstance(value, enum.Enum):
+            own = {name: each for name, each in vars(value).items() if name not in ("_sort_order_", "__objclass__")}
+            return [self.of(type(value)), self.of(own)]
+        return [self.of(type(value)), self._of_state(value)]
+
+    def _of_state(self, value: Any) -> Any:
+        """Return facts about what pickle would store of an object; functions in it count by their code."""
+        kind: Any = type(value)
+        plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
+        if not plain and _is_installed(kind.__module__) and kind.__module__ != "collections":
+            return _pickle_digest(value)
+        try:
+            reduced = value.__reduce_ex__(4)
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            return _pickle_digest(value)  # it may be known to pickle otherwise
+        if isinstance(reduced, str):
+            return [kind.__module__, reduced]
+        make, given, state, *items = [*reduced, None, None, None, None][:5]
+        if isinstance(value, (list, dict)) and plain:  # a subclass may iterate over something else
+            items = [list.__iter__(value), None] if isinstance(value, list) else [None, dict.items(value)]
+        listed = [None if each is None else list(each) for each in items]
+        # A class that inherits from one of C with its own way to be pickled may have more attributes than that stores.
+        more = None if plain or _is_installed(kind.__module__) else getattr(value, "__dict__", None)
+        return [self.of(each) for each in (make, given, state, *listed, more)]
 
     def _of_function(self, function: types.FunctionType) -> Any:
-        if _is_installed(function.__module__):
+        if _is_installed(function.__module__) and _is_found_by_name(function):
             return [function.__module__, function.__qualname__]
         known = function.__globals__
-        used = [[name, self.of(known[name])] for name in _names(function.__code__) if name in known]
+        used = [] if _is_installed(function.__module__) else _names(function.__code__)
+        values = [[name, self.of(known[name])] for name in used if name in known]
         cells = [self._of_cell(cell) for cell in function.__closure__ or ()]
-        defaults = [self.of(function.__defaults__), self.of(function.__kwdefaults__)]
-        return [self._of_code(function.__code__), defaults, cells, used]
+        others = [self.of(each) for each in (function.__defaults__, function.__kwdefaults__, vars(function) or None)]
+        return [self._of_code(function.__code__), others, cells, values]
 
     def _of_cell(self, cell: types.CellType) -> Any:
         try:
@@ -141,14 +222,21 @@ class _Facts:
     def _of_code(self, code: types.CodeType) -> Any:
         constants = code.co_consts
         inner = [self._of_code(each) if isinstance(each, types.CodeType) else self.of(each) for each in constants]
-        return [code.co_code.hex(), list(code.co_names), inner]
+        counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+        several = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
+        handlers = getattr(code, "co_exceptiontable", b"").hex()
+        return [code.co_code.hex(), list(code.co_names), inner, counts, list(parameters), handlers]
 
     def _of_class(self, kind: type) -> Any:
         name = [kind.__module__, kind.__qualname__]
         if _is_installed(kind.__module__):
             return name
-        methods = sorted((key, each) for key, each in vars(kind).items() if isinstance(each, types.FunctionType))
-        return [name, [self.of(base) for base in kind.__bases__], [[key, self.of(each)] for key, each in methods]]
+        left_out = _NOT_OF_THE_BODY | (_OF_ENUMS if issubclass(kind, enum.Enum) else frozenset())
+        body = [(key, vars(kind)[key]) for key in sorted(vars(kind)) if key not in left_out]
+        members = list(kind.__members__.items()) if issubclass(kind, enum.Enum) else None
+        made = [self.of(each) for each in (type(kind), *kind.__bases__)]
+        return [name, made, [[key, self.of(each)] for key, each in body], self.of(members)]
 
 
 def _names(code: types.CodeType) -> dict[str, None]:
@@ -170,12 +258,13 @@ def _is_installed(module: str | None) -> bool:
     return top == _PACKAGE or top in sys.stdlib_module_names or any(folder in file for folder in folders)
 
 
-def _has_plain_state(value: Any) -> bool:
-    """Return whether the attributes of an object are all that pickle would store of it."""
-    kind: Any = type(value)
-    names = ("__reduce__", "__reduce_ex__", "__getstate__")
-    plain = all(getattr(kind, name, None) is getattr(object, name, None) for name in names)
-    return plain and hasattr(value, "__dict__") and not any("__slots__" in vars(each) for each in kind.__mro__)
+def _is_found_by_name(function: types.FunctionType) -> bool:
+    """Return whether a function is the one of this name in its module, not one that a function there has made."""
+    try:
+        found = operator.attrgetter(function.__qualname__)(sys.modules[function.__module__])
+    except (AttributeError, KeyError):
+        return False
+    return found is function
 
 
 def _pickle_digest(value: Any) -> str:
@@ -195,12 +284,12 @@ def _array_facts(array: np.ndarray) -> Any:
 
 
 def _file_facts(array: np.ndarray) -> list[Any] | None:
-    """Return path, size and time of the file that an array is mapped from, and its place there; None if it is not."""
+    """Return path, size and time of the file that an array is mapped from to be read, and its place there; or None."""
     root: Any = array
     while isinstance(root.base, np.ndarray):
         root = root.base
-    if not isinstance(root, np.memmap) or root.filename is None:
-        return None
+    if not isinstance(root, np.memmap) or root.filename is None or root.mode != "r":
+        return None  # what was written to the array may not stand in the file, or not be seen in its time
     path = os.path.abspath(os.fspath(root.filename))
     try:
         found = os.stat(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import os
@@ -116,6 +117,55 @@ def test_a_class_counts_by_the_code_of_its_methods(monkeypatch: pytest.MonkeyPat
     assert told(cached) != other
 
 
+PROGRAMS = {
+    "a parameter of a lambda": "f = lambda {a}, **r: {a} > 2",
+    "the kind of a parameter": "def f(x, {star}y=1):\n    return x",
+    "an attribute of a class": "class CFG:\n    limit = {n}\ndef f(x):\n    return x > CFG.limit",
+    "a static method": "class C:\n    @staticmethod\n    def g():\n        return {n}\ndef f(x):\n    return x > C.g()",
+    "a class method": "class C:\n    @classmethod\n    def g(cls):\n        return {n}\n"
+    "def f(x):\n    return x > C.g()",
+    "a property": "class C:\n    @property\n    def g(self):\n        return {n}\ndef f(x):\n    return x > C().g",
+    "a member": "import enum\nclass E(enum.Enum):\n    A = {n}\ndef f(x):\n    return x > E.A.value",
+    "a member itself": "import enum\nclass E(enum.IntEnum):\n    A = {n}\nA = E.A\ndef f(x):\n    return x > A",
+    "a method of a member": "import enum\nclass E(enum.Enum):\n    A = 1\n    def g(self):\n        return {n}\n"
+    "A = E.A\ndef f(x):\n    return x > A.g()",
+    "a subclass of list": "class L(list):\n    pass\nV = L([{n}])\ndef f(x):\n    return x in V",
+    "a subclass of dict": "class D(dict):\n    pass\nV = D(a={n})\ndef f(x):\n    return x > V['a']",
+    "a subclass of set": "class S(set):\n    pass\nV = S([{n}])\ndef f(x):\n    return x in V",
+    "an attribute of a list": "class L(list):\n    pass\nV = L()\nV.n = {n}\ndef f(x):\n    return x > V.n",
+    "an attribute of an int": "class I(int):\n    pass\nV = I(1)\nV.n = {n}\ndef f(x):\n    return x > V.n",
+    "a method of an int": "class I(int):\n    def g(self):\n        return {n}\nV = I(1)\n"
+    "def f(x):\n    return x > V.g()",
+    "a text": "class T(str):\n    pass\nV = T({n})\ndef f(x):\n    return x == V",
+    "an attribute of an array": "class A(np.ndarray):\n    pass\nV = np.zeros(2).view(A)\nV.n = {n}\n"
+    "def f(x):\n    return x > V.n",
+    "a slot": "class C:\n    __slots__ = ('n',)\nV = C()\nV.n = {n}\ndef f(x):\n    return x > V.n",
+    "a function in a queue": "import collections\nV = collections.deque([lambda: {n}])\n"
+    "def f(x):\n    return x > V[0]()",
+    "an object that wraps": "import functools\nclass W:\n    def __init__(self, n):\n        self.n = n\n"
+    "        functools.update_wrapper(self, abs)\n    def __call__(self, x):\n        return x > self.n\nf = W({n})",
+    "an attribute of a function": "def f(x):\n    return x > f.n\nf.n = {n}",
+    "a method of a set": "f = {{1, {n}}}.__contains__",
+    "a function of a library": "import contextlib\n@contextlib.contextmanager\ndef g():\n    yield {n}\n"
+    "def f(x):\n    with g() as n:\n        return x > n",
+    "the shape of objects": "V = np.full((2, {n}), None)[:, :0]\nV = np.array([None] * 12).reshape(-1, {n})\n"
+    "def f(x):\n    return len(V) > x",
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_all_that_a_function_uses_counts(what: str) -> None:
+    made = [function(PROGRAMS[what].format(**names)) for names in ({"n": 3, "a": "a", "star": ""},) * 2]
+    other = function(PROGRAMS[what].format(n=4, a="b", star="*, "))
+    assert told(made[0]) == told(made[1]) != told(other)
+
+
+def test_functions_that_a_library_made_count_by_what_they_hold() -> None:
+    made = [collections.namedtuple("Made", "a", defaults=[each]) for each in (3, 3, 4)]
+    assert told(made[0]) == told(made[1]) != told(made[2])
+    assert told(re.RegexFlag.I) != told(re.RegexFlag.M)
+
+
 def test_what_is_installed_counts_by_name() -> None:
     for each in (bool, len, str.isdigit, np.isfinite, np.linalg.norm, json.loads, os.path.exists, bu.PadColumns):
         assert len(told(each)) < 400
@@ -201,6 +251,15 @@ def test_arrays_over_files_count_by_the_file_and_are_not_read(tmp_path: Path, mo
     mapped = np.load(path, mmap_mode="r")
     path.unlink()
     assert json.dumps(column_facts(mapped)) != before, "its file is gone, so its bytes count"
+
+
+def test_arrays_over_files_that_may_be_written_to_count_by_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(9))
+    array = np.load(path, mmap_mode="c")
+    before = json.dumps(column_facts(array))
+    array[3] = 7
+    assert json.dumps(column_facts(array)) != before
 
 
 def test_a_column_that_does_not_say_what_it_depends_on_is_refused() -> None:

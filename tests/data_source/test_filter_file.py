@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import display
 from batchup_ng.data_source import filtering
+from batchup_ng.data_source.contents import contents_digest
 from batchup_ng.data_source.filter_file import FilterFile
 from tests.data_source.source_helpers import flat, ids, stream_of
 from tests.messages import raises, warns
@@ -135,6 +136,48 @@ def test_a_source_of_the_user_says_what_its_samples_depend_on(tmp_path: Path) ->
     assert kept(OwnTold(), tmp_path / "kept.json") == kept(OwnTold(), tmp_path / "kept.json") == odd(6)
     with raises(bu.ArgumentTypeError):
         kept(Own(), tmp_path / "kept.json")
+
+
+def digest_of(source: Any) -> str:
+    return contents_digest(source.node)
+
+
+def test_whatever_changes_the_batches_changes_the_digest() -> None:
+    def data(n: int = 0) -> Any:
+        return bu.ArrayDataSource({"a": np.arange(6) + n, "b": np.arange(6)})
+
+    def pair(flatten: bool = True, **options: Any) -> Any:
+        return bu.CompositeDataSource([data(), data(1).rename({"a": "c", "b": "d"})], flatten=flatten, **options)
+
+    def called(n: int) -> Any:
+        return bu.CallableDataSource(lambda batch_size, **options: iter([(np.arange(n),)]), 6)
+
+    class Rows(bu.StandardSampler):
+        step = 1
+
+    class Others(bu.StandardSampler):
+        step = 2
+
+    Others.__name__ = "Rows"
+    one, other = data(), data(1)
+    made = [
+        data(), data(1), data().map(abs, on="a"), data().map(abs, on="b"), data().map(abs, on="a", out="b"),
+        data().map(abs, on="a", out="c"), data().select("a"), data().select("b"),
+        data().rename({"a": "x"}), data().rename({"a": "y"}), data().filter(is_odd, "a", lazy=True),
+        data().filter(is_odd, "b", lazy=True), pair(), pair(False), pair(batch_size=[1, 2]), pair(False, trim=False),
+        bu.ChoiceDataSource([one, one, other]), bu.ChoiceDataSource([one, other, other]), data().take(3),
+        data().take(4), called(3), called(4), bu.ArrayDataSource([np.arange(6)], sampler=Rows(6)),
+        bu.ArrayDataSource([np.arange(6)], sampler=Others(6)), bu.ArrayDataSource([np.arange(6)], include_indices=True),
+        bu.ArrayDataSource([np.arange(6)]), bu.ArrayDataSource([np.arange(6)], repeats=2),
+    ]  # fmt: skip
+    assert len(set(map(digest_of, made))) == len(made)
+    assert digest_of(data().map(abs, on="a")) == digest_of(data().map(abs, on="a"))
+    assert digest_of(called(3)) == digest_of(called(3))
+
+
+def test_an_iterator_does_not_say_what_its_samples_depend_on() -> None:
+    with raises(bu.ArgumentTypeError):
+        digest_of(bu.IteratorDataSource(iter([(np.arange(3),)])))
 
 
 DAMAGES: dict[str, Any] = {
