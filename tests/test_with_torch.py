@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.accessors.contents import value_facts
 from batchup_ng.errors import ArgumentTypeError
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.comparison import digest_of, layout_of
@@ -309,3 +311,16 @@ def test_sparse_tensors_are_refused_as_data() -> None:
     for sparse in (torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr()):
         with raises(ArgumentTypeError):
             bu.ArrayDataSource([sparse])
+
+
+def below(limit: Any) -> Any:
+    return lambda x: x < limit
+
+
+def test_tensors_count_by_their_contents() -> None:
+    torch = pytest.importorskip("torch", reason="its tensors are what is compared")
+    small = torch.arange(6).reshape(2, 3)
+    made = [small.to(torch.bfloat16), small, small + 1]
+    assert len({json.dumps(value_facts(each)) for each in made}) == 3
+    assert value_facts(made[1].T.contiguous().T) == value_facts(made[1].clone())
+    assert value_facts(below(made[1])) != value_facts(below(made[2]))

@@ -30,7 +30,7 @@ class ColumnStatistics:
         dtype: dtype of the values, ``float64`` for all floats; ``"str"`` for strings.
         axis: The groups with numbers of their own: ``"channels"``, ``"elements"``, or ``"all"`` for no groups.
         count: Values that are there. For images these are pixels.
-        missing: Values that are NaN; strings that are None.
+        missing: Values that are NaN, and samples that are None; in a column of strings, both.
         mean: Mean; NaN without values, None for strings.
         std: Standard deviation, divided by n as in ``numpy.std``; NaN without values, None for strings.
         min: Least value; NaN without values, None for strings.

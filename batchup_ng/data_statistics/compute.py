@@ -19,7 +19,7 @@ from ..graph.node import Node
 from ..work_pool import AbstractWorkerPool
 from ..work_pool.parallel import WithConsumerMaps
 from .column import column_statistics
-from .partial import Partial, PartialStatistics
+from .partial import ColumnPartial, Partial, PartialStatistics
 from .result import HEAD, Statistics
 
 MOST_FILE_BYTES = 2**31
@@ -57,7 +57,8 @@ def statistics(
     """Return the statistics of the columns of a source, in one pass over an epoch in order.
 
     Means and standard deviations are computed from exact sums and rounded once. The result has the same bits for any
-    `batch_size` and pool, also for data such as 10⁸ ± 10⁻³. NaN is left out and counted, as in ``numpy.nanmean``.
+    `batch_size` and pool, also for data such as 10⁸ ± 10⁻³. NaN is left out and counted, as in ``numpy.nanmean``; so is
+    a sample that is None.
 
     Quantiles are exact if a column has at most 262,144 distinct values; a column with f elements or channels may have
     262,144 / f in each, but at least 4,096. If there are more, the lowest bits of all values are left out, as few as
@@ -81,7 +82,7 @@ def statistics(
 
     Raises:
         ArgumentError: the epoch has no end, there is no such column, a column holds values of different kinds or
-            shapes, or `cache` is another file.
+            shapes, or of a kind that has no statistics among others, or `cache` is another file.
         ArgumentTypeError: a column in `columns` holds neither real numbers nor strings, or an argument is of the wrong
             kind.
 
@@ -143,11 +144,13 @@ def _merged(
     made: AbstractDataSource = source.map(partial)
     if pool is not None:
         made = pool.parallel_data_source(made) if made.is_random_access else pool.prefetch(made)
-    merged: dict[Any, Partial] = {}
+    merged: dict[Any, ColumnPartial] = {}
     for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0}):
         for name, found in column[0].items():
             if name in merged:
                 merged[name].merge(name, found)
             else:
                 merged[name] = found
-    return merged
+            merged[name].check(name)
+    whole = {name: found.result(name) for name, found in merged.items()}
+    return {name: found for name, found in whole.items() if found is not None}

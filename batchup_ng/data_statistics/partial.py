@@ -5,6 +5,7 @@ A worker makes it, the consumer merges it. All of it is counts and exact sums, s
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -50,23 +51,32 @@ class NumbersPartial:
     squares: np.ndarray
     tables: list[ValueCounts]
 
-    def merge(self, name: Any, other: Any) -> None:
-        """Add the partial of other samples of the column `name`."""
-        alike = isinstance(other, NumbersPartial) and (self.dtype, self.axis) == (other.dtype, other.axis)
-        if not alike:
-            raise _other_kind(name, self, other)
-        if self.shape != other.shape:
-            raise ArgumentError(
-                f"column {name!r} must have samples of one shape for statistics by {self.axis}, not {self.shape}, then "
-                f"{other.shape}; pass axis='all'"
-            )
+    def merge(self, name: Any, other: NumbersPartial) -> None:
+        """Add the partial of other samples of the column `name`, with the same dtype."""
+        self.check_groups(name, other)
         for field in ("count", "missing", "infinite", "total", "squares"):
             setattr(self, field, getattr(self, field) + getattr(other, field))
         for table, more in zip(self.tables, other.tables, strict=True):
             table.merge(more)
 
-    def __str__(self) -> str:
-        return str(self.dtype)
+    def check_groups(self, name: Any, other: NumbersPartial) -> None:
+        """Raise an error unless samples of the column `name` have the same groups in both."""
+        if self.axis != other.axis:
+            raise ArgumentError(
+                f"column {name!r} must have samples with statistics of one kind, not by {self.axis}, then by "
+                f"{other.axis}; pass axis='all'"
+            )
+        if self.shape != other.shape:
+            raise ArgumentError(
+                f"column {name!r} must have samples of one shape for statistics by {self.axis}, not {self.shape}, then "
+                f"{other.shape}; pass axis='all'"
+            )
+
+    def converted(self, dtype: np.dtype[Any]) -> NumbersPartial:
+        """Return the same numbers in a wider dtype. Sums have no dtype, so they stay exact."""
+        return dataclasses.replace(
+            self, dtype=dtype, tables=[table.converted(self.dtype, dtype) for table in self.tables]
+        )
 
 
 @dataclasses.dataclass
@@ -75,7 +85,7 @@ class StringsPartial:
 
     Attributes:
         count: How many there are.
-        missing: Number of samples that are None.
+        missing: Number of samples that are None or NaN.
         texts: How often each occurs; None if there are more than :data:`MOST_CLASSES`.
     """
 
@@ -83,10 +93,8 @@ class StringsPartial:
     missing: int
     texts: dict[str, int] | None
 
-    def merge(self, name: Any, other: Any) -> None:
-        """Add the partial of other samples of the column `name`."""
-        if not isinstance(other, StringsPartial):
-            raise _other_kind(name, self, other)
+    def merge(self, other: StringsPartial) -> None:
+        """Add the partial of other samples."""
         self.count, self.missing = self.count + other.count, self.missing + other.missing
         if self.texts is None or other.texts is None:
             self.texts = None
@@ -96,11 +104,93 @@ class StringsPartial:
         if len(self.texts) > MOST_CLASSES:
             self.texts = None
 
-    def __str__(self) -> str:
-        return STRINGS
-
 
 Partial = NumbersPartial | StringsPartial
+
+
+@dataclasses.dataclass
+class ColumnPartial:
+    """What the samples of one column are, of any kinds.
+
+    Which kinds can stand together is decided when all samples are there. Otherwise it would depend on the batches.
+
+    Attributes:
+        missing: Number of samples that are None or NaN, in lists and among objects.
+        nan: Whether one of them is NaN.
+        objects: Whether some samples were Python objects, whose dtypes may differ.
+        refused: What stands in the column and cannot be counted; None for nothing.
+        strings: The strings; None for none.
+        numbers: The numbers of each dtype.
+    """
+
+    missing: int = 0
+    nan: bool = False
+    objects: bool = False
+    refused: str | None = None
+    strings: StringsPartial | None = None
+    numbers: dict[Any, NumbersPartial] = dataclasses.field(default_factory=dict)
+
+    def merge(self, name: Any, other: ColumnPartial) -> None:
+        """Add the partial of other samples of the column `name`."""
+        self.missing, self.nan = self.missing + other.missing, self.nan or other.nan
+        self.objects, self.refused = self.objects or other.objects, self.refused or other.refused
+        if self.strings is None:
+            self.strings = other.strings
+        elif other.strings is not None:
+            self.strings.merge(other.strings)
+        for numbers in other.numbers.values():
+            self.add_numbers(name, numbers)
+
+    def add_numbers(self, name: Any, more: NumbersPartial) -> None:
+        """Add numbers of the column `name`."""
+        for known in self.numbers.values():
+            known.check_groups(name, more)
+        if more.dtype in self.numbers:
+            self.numbers[more.dtype].merge(name, more)
+        else:
+            self.numbers[more.dtype] = more
+
+    def check(self, name: Any) -> None:
+        """Raise an error if samples of the column `name` cannot stand together, whatever comes later."""
+        if self.strings is not None and self.numbers:
+            raise _other_kind(name, STRINGS, next(iter(self.numbers)))
+        if self.refused is not None and (self.strings is not None or self.numbers):
+            raise ArgumentError(
+                f"column {name!r} must hold only numbers or only strings to have statistics, and has {self.refused} "
+                f"among them; convert it in a map of the source, or name the other columns: columns=[...]"
+            )
+
+    def result(self, name: Any) -> Partial | None:
+        """Return the partial of all samples of the column `name`; None if they are neither numbers nor strings."""
+        self.check(name)
+        if self.refused is not None:
+            return None
+        if self.strings is None and not self.numbers and not self.nan:
+            return StringsPartial(0, self.missing, {})
+        if self.strings is not None:
+            return dataclasses.replace(self.strings, missing=self.strings.missing + self.missing)
+        made = self._joined(name) if self.numbers else _of_numbers(np.zeros((0, 1)), "all", ())
+        return dataclasses.replace(made, missing=made.missing + self.missing)
+
+    def _joined(self, name: Any) -> NumbersPartial:
+        """Return the numbers of all dtypes in one that holds them, as NumPy makes an array of a list."""
+        parts = sorted(self.numbers.values(), key=lambda part: str(part.dtype))
+        used = [part for part in parts if part.count.any() or part.missing.any()] or parts[:1]
+        if len(used) == 1:
+            return used[0]
+        dtype = np.result_type(*(part.dtype for part in used))
+        whole = [part for part in used if part.dtype.kind != "f"]
+        signed = [table for part in whole if part.dtype.kind == "i" for table in part.tables]
+        if dtype.kind == "f" and len(whole) == len(used) and all((table.lowest or 0) >= 0 for table in signed):
+            dtype = np.dtype(np.uint64)
+        cut = dtype.kind == "f" and any(table.level for part in whole for table in part.tables)
+        if cut or not self.objects:  # what the cut integers were as floats is not known
+            first, second = [kind for kind in self.numbers if kind in [part.dtype for part in used]][:2]
+            raise _other_kind(name, first, second)
+        joined, *others = [part.converted(dtype) for part in used]
+        for other in others:
+            joined.merge(name, other)
+        return joined
 
 
 class PartialStatistics:
@@ -117,16 +207,14 @@ class PartialStatistics:
     def __init__(self, names: Sequence[Any] | None, named: bool, axis: str | None) -> None:
         self.names, self.named, self.axis = names, named, axis
 
-    def __call__(self, /, *columns: Any, **by_name: Any) -> tuple[list[dict[Any, Partial] | None]]:
+    def __call__(self, /, *columns: Any, **by_name: Any) -> tuple[list[dict[Any, ColumnPartial] | None]]:
         batch: dict[Any, Any] = dict(by_name)
         if columns:
             batch = dict(zip(range(len(columns)) if self.names is None else self.names, columns, strict=True))
-        found: dict[Any, Partial] = {}
+        found: dict[Any, ColumnPartial] = {}
         for name, column in batch.items():
-            partial = _partial(name, column, self.axis)
-            if partial is not None:
-                found[name] = partial
-            elif self.named:
+            found[name] = _partial(name, column, self.axis)
+            if self.named and found[name].refused is not None:
                 raise ArgumentTypeError(
                     f"column {name!r} must hold real numbers or strings to have statistics; leave it out of columns="
                 )
@@ -134,29 +222,53 @@ class PartialStatistics:
         return ([found, *[None] * (n - 1)],)
 
 
-def _partial(name: Any, column: Any, axis: str | None) -> Partial | None:
-    """Return the partial of one column, or None if it holds neither numbers nor strings."""
+def _partial(name: Any, column: Any, axis: str | None) -> ColumnPartial:
+    """Return the partial of one column."""
     if isinstance(column, (tuple, dict)):
-        return None
+        return ColumnPartial(refused=f"a {type(column).__name__}")
     if isinstance(column, list) or getattr(column, "dtype", None) == np.dtype(object):
-        items = list(column)
-        if all(item is None or isinstance(item, str) for item in items):
-            return _of_strings(items)
-        arrays = [np.asarray(item) for item in items]
-        if any(each.dtype.kind not in "biuf" or each.ndim != arrays[0].ndim for each in arrays):
-            return None
-        if arrays[0].ndim:
-            return _of_arrays(name, arrays, axis or ("channels" if arrays[0].ndim > 2 else "all"))
-        values = np.asarray(items)
-    else:
-        values = np.asarray(column)
-    if values.dtype.kind in "UT":
-        return _of_strings(values.tolist())
-    if values.dtype.kind not in "biuf":
-        return None
+        return _of_objects(name, list(column), axis)
+    values = np.asarray(column)
+    if values.dtype.kind in "UT" and values.ndim:
+        return _of_objects(name, values.reshape(-1).tolist(), axis)
+    if values.dtype.kind not in "biuf" or not values.ndim:
+        return ColumnPartial(refused=f"values of dtype {values.dtype}")
     if values.ndim == 1:
-        return _of_numbers(values.reshape(-1, 1), "all", ())
-    return _of_arrays(name, [values], axis or ("elements", "all", "channels")[min(values.ndim, 4) - 2], 1)
+        numbers = _of_numbers(values.reshape(-1, 1), "all", ())
+    else:
+        numbers = _of_arrays(name, [values], axis or ("elements", "all", "channels")[min(values.ndim, 4) - 2], 1)
+    return ColumnPartial(numbers={numbers.dtype: numbers})
+
+
+def _of_objects(name: Any, items: list[Any], axis: str | None) -> ColumnPartial:
+    """Return the partial of Python objects. What one of them counts as does not depend on the others."""
+    made = ColumnPartial(objects=True)
+    texts: list[str] = []
+    numbers: dict[Any, list[np.ndarray]] = {}
+    for item in items:
+        if item is None or (isinstance(item, (float, np.floating)) and np.isnan(item)):
+            made.missing, made.nan = made.missing + 1, made.nan or item is not None
+        elif isinstance(item, str):
+            texts.append(item)
+        elif (array := _as_numbers(item)) is None:
+            made.refused = f"a {type(item).__name__}"
+        else:
+            by = (axis or ("channels" if array.ndim > 2 else "all")) if array.ndim else "all"
+            numbers.setdefault((np.dtype(np.float64) if array.dtype.kind == "f" else array.dtype, by), []).append(array)
+    if texts:
+        made.strings = _of_strings(texts)
+    for (_, by), arrays in numbers.items():
+        made.add_numbers(name, _of_arrays(name, arrays, by))
+    return made
+
+
+def _as_numbers(item: Any) -> np.ndarray | None:
+    """Return an array of real numbers; None if `item` is something else."""
+    try:
+        array = np.asarray(item)
+    except (ValueError, TypeError):  # lists of different lengths in a list, say
+        return None
+    return array if array.dtype.kind in "biuf" else None
 
 
 def _of_arrays(name: Any, arrays: list[np.ndarray], axis: str, first: int = 0) -> NumbersPartial:
@@ -175,13 +287,9 @@ def _of_arrays(name: Any, arrays: list[np.ndarray], axis: str, first: int = 0) -
     return _of_numbers(parts[0] if len(parts) == 1 else np.concatenate(parts), axis, shape)
 
 
-def _of_strings(items: list[str | None]) -> StringsPartial:
-    texts: dict[str, int] = {}
-    for item in items:
-        if item is not None:
-            texts[str(item)] = texts.get(str(item), 0) + 1
-    missing = sum(item is None for item in items)
-    return StringsPartial(len(items) - missing, missing, texts if len(texts) <= MOST_CLASSES else None)
+def _of_strings(items: list[str]) -> StringsPartial:
+    texts = {str(text): count for text, count in collections.Counter(items).items()}
+    return StringsPartial(len(items), 0, texts if len(texts) <= MOST_CLASSES else None)
 
 
 def _of_numbers(values: np.ndarray, axis: str, shape: tuple[int, ...]) -> NumbersPartial:

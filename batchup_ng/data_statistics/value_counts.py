@@ -74,6 +74,19 @@ class ValueCounts:
             self.level = max(self.level, other.level)
             self._append(*other.table())
 
+    def converted(self, before: np.dtype[np.generic], after: np.dtype[np.generic]) -> ValueCounts:
+        """Return the counts with the keys that the values have in another dtype, which has the same order."""
+        made = ValueCounts(self.room)
+        if self.lowest is not None:
+            keys, counts = self.table()
+            made.level = self.level
+            ends = keys_of(values_of(np.array([self.lowest, self.highest], np.int64), before).astype(after))
+            made._span(int(ends[0]), int(ends[1]))
+            keys = keys_of(values_of(keys, before).astype(after))
+            starts = _starts(keys)  # large integers may be the same float
+            made._append(keys[starts], np.add.reduceat(counts, starts))
+        return made
+
     def table(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the keys, sorted, each cut at :attr:`level`, and how often each occurs."""
         self._compress()

@@ -129,7 +129,7 @@ def test_samples_are_mapped_by_columns_too() -> None:
 
 
 @pytest.mark.parametrize("n", [300, 60_000])  # below and above the size from which results share memory
-def test_an_operation_of_one_column_never_changes_another(n: int) -> None:
+def test_an_operation_of_one_column_never_changes_another(n: int, pools: list[AbstractWorkerPool]) -> None:
     """`image` stays in the batch beside what is made of it, so nothing may be written in place."""
     images = np.random.default_rng(0).integers(0, 255, (8, n // 3, 1, 3), np.uint8)
     source = bu.ArrayDataSource({"image": images})
@@ -140,7 +140,9 @@ def test_an_operation_of_one_column_never_changes_another(n: int) -> None:
         np.testing.assert_array_equal(batch["again"], batch["view"])
     twice = source.map(always, on="image", rng="sample").map(always, on="image", rng="sample")
     np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in twice.batch_iterator(3)]), images)
-    bu.testing.assert_reproducible(both, 3)
+    bu.testing.assert_reproducible(both, 3, pools=("serial",))
+    for pool in pools:
+        assert_same(list(pool.parallel_data_source(both).batch_iterator(3)), list(both.batch_iterator(3)))
 
 
 def test_columns_are_mapped_alike_in_every_pool(pools: list[AbstractWorkerPool]) -> None:
@@ -316,9 +318,11 @@ def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractW
         "map_samples": named().map_samples(takes_age),
         "so rename that column": named().rename({"age": "rng"}).map(lambda **b: b, rng="sample"),
     }  # fmt: skip
-    for message, source in cases.items():
-        for over in (source, *[pool.parallel_data_source(source) for pool in (bu.SerialPool(), *pools)]):
-            for action in ("raise", "skip", "replace"):
+    actions = ("raise", "skip", "replace")
+    for case, (message, source) in enumerate(cases.items()):
+        for way, pool in enumerate((None, bu.SerialPool(), *pools)):
+            over = source if pool is None else pool.parallel_data_source(source)
+            for action in actions if pool is None else [actions[(case + way) % 3]]:  # each pool has all of them
                 with raises(MapCallError) as raised:
                     list(over.batch_iterator(4, on_error=action))
                 assert message in str(raised.value) or message == "map_samples"

@@ -288,10 +288,10 @@ def test_streams_are_filtered_batch_by_batch(pools: list[AbstractWorkerPool]) ->
     source = bu.CallableDataSource(streamed)
     lazy = source.filter(lambda x: x > 20 and x % 2 == 0, lazy=True)
     ways = [lazy, *[pool.prefetch(lazy) for pool in (bu.SerialPool(), *pools)]]
-    ways += [pool.prefetch(source).filter(lambda x: x > 20 and x % 2 == 0, lazy=True) for pool in pools]
+    ways.append(pools[0].prefetch(source).filter(lambda x: x > 20 and x % 2 == 0, lazy=True))
     ways = [each.map(lambda x: (x,)) for each in ways]
     ways += [lazy.map_samples(lambda x: (x,)), lazy.collate(np.array), pools[0].prefetch(lazy).collate(np.array)]
-    for each in ways:  # each pool of processes starts one for the epoch
+    for each in ways:  # that of the pool of processes starts one for the epoch
         found = [np.asarray(batch).reshape(-1).tolist() for batch in each.batch_iterator(4)]
         assert found == [[22], [24, 26], [28, 30], [32, 34], [36, 38]]
     iterator = lazy.batch_iterator(4)
@@ -386,7 +386,8 @@ def test_what_a_lazy_filter_refuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("predicate", "error"),
     [
-        (lambda x: None, bu.MapResultError), (lambda x: np.array([True]), bu.MapResultError),
+        (lambda x: None, bu.MapResultError),
+        (lambda x: np.array([True]), bu.MapResultError),
         (lambda x, y: True, bu.MapCallError),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
@@ -229,3 +230,94 @@ def test_columns_that_change_their_kind_are_refused() -> None:
         bu.statistics(shape(np.zeros((2, 3)), np.zeros((2, 4))))
     with raises(bu.ArgumentError):
         bu.statistics(shape(["a"], np.zeros(1)))
+
+
+# -- Python objects --------------------------------------------------------------------------------------------------
+
+
+def objects() -> dict[str, list[Any]]:
+    """Return columns whose samples are of several kinds, most of them rare."""
+    return {
+        "texts": ["p"] * 200 + [np.nan] * 3 + ["q"] * 7 + [None] * 100,
+        "floats": [1.0] * 300 + [None] * 10,
+        "whole": [None, 3, 4, True] * 77 + [float("nan"), 2**40],
+        "mixed": [1, 2.5, np.float32(0.5), np.int16(7), False] * 61 + [None, 2**63, 2**53 + 1, -1, np.nan],
+        "large": [2**63, 1, 2**64 - 1, None, 0] * 62,
+        "lists": [[1, 2], [0.5], [], [3, 4, 5], None] * 62,
+        "none": [None] * 310,
+        "nan": [None] * 309 + [np.nan],
+        "left out": [None, {"a": 1}] * 155,
+    }
+
+
+class Listed:
+    """A column whose batches are lists."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, rows: Any) -> list[Any]:
+        return [self.items[row] for row in np.arange(len(self.items))[rows].tolist()]
+
+
+def as_objects(column: list[Any]) -> np.ndarray:
+    made = np.empty(len(column), object)
+    made[:] = column
+    return made
+
+
+def columns_of(form: Any) -> bu.ArrayDataSource:
+    return bu.ArrayDataSource({name: form(column) for name, column in objects().items()})
+
+
+def test_objects_count_alike_in_batches_of_any_size(pools: list[Any]) -> None:
+    data = objects()
+    expected = bu.statistics(columns_of(Listed), batch_size=1000)
+    assert list(expected) == list(data)[:-1], "what can be counted in no batch is left out"
+    text = bits(expected)
+    placed = bu.ArrayDataSource([Listed(column) for column in data.values()])
+    for batch_size in (1, 7, 100, 1000):
+        assert bits(bu.statistics(columns_of(as_objects), batch_size=batch_size)) == text
+        by_place = bu.statistics(placed, batch_size=batch_size)
+        assert [each.name for each in by_place.values()] == list(range(len(expected)))
+        named = {name: dataclasses.replace(by_place[place], name=name) for place, name in enumerate(expected)}
+        assert bits(bu.Statistics(named)) == text
+    for form in (Listed, as_objects):
+        assert bits(bu.statistics(columns_of(form), pool=pools[0], batch_size=7)) == text
+
+
+def test_objects_that_are_missing_are_counted() -> None:
+    stats = bu.statistics(columns_of(Listed))
+    counts = {name: (column.dtype, column.count, column.missing) for name, column in stats.items()}
+    assert counts == {
+        "texts": ("str", 207, 103), "floats": ("float64", 300, 10), "whole": ("int64", 232, 78),
+        "mixed": ("float64", 308, 2), "large": ("uint64", 248, 62), "lists": ("float64", 372, 62),
+        "none": ("str", 0, 310), "nan": ("float64", 0, 310),
+    }  # fmt: skip
+    assert dict(zip(stats["texts"].classes, stats["texts"].class_counts, strict=True)) == {"p": 200, "q": 7}
+    assert stats["whole"].classes.tolist() == [1, 3, 4, 2**40]
+    exact = [Fraction(x.item() if isinstance(x, np.generic) else x) for x in objects()["mixed"] if x and x == x]
+    assert stats["mixed"].mean == float(sum(exact) / 308)
+    assert (stats["mixed"].min, stats["mixed"].max) == (-1, 2.0**63)
+    assert stats["large"].max == 2**64 - 1
+    vectors = bu.statistics([Listed([np.zeros(2), None, np.ones(2)])], axis="elements", batch_size=1)[0]
+    assert vectors.missing.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100, 1000])
+@pytest.mark.parametrize("form", [Listed, as_objects])
+def test_objects_that_have_no_statistics_are_refused_among_others(form: Any, batch_size: int) -> None:
+    for column in (["p"] * 101 + [{"a": 1}], [None] * 9 + [b"x"] + [2] * 100, [1.0] * 100 + [2**70]):
+        source = bu.ArrayDataSource({"a": form(column), "b": np.arange(len(column))})
+        with raises(bu.ArgumentError):
+            bu.statistics(source, batch_size=batch_size)
+        with raises(bu.ArgumentTypeError):
+            bu.statistics(source, "a", batch_size=batch_size)
+        assert bu.statistics(source, "b", batch_size=batch_size)["b"].count == len(column)
+    with raises(bu.ArgumentError):
+        bu.statistics({"a": form(["p"] * 101 + [3])}, batch_size=batch_size)
+    with raises(bu.ArgumentError):
+        bu.statistics({"a": form([np.zeros((2, 2))] * 9 + [np.zeros((2, 2, 3))])}, batch_size=batch_size)
