@@ -222,7 +222,8 @@ class _Facts:
     def _of_code(self, code: types.CodeType) -> Any:
         constants = code.co_consts
         inner = [self._of_code(each) if isinstance(each, types.CodeType) else self.of(each) for each in constants]
-        counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+        kind = code.co_flags & 0xFFFF  # without those of "from __future__", which only change annotations
+        counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, kind]
         several = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
         handlers = getattr(code, "co_exceptiontable", b"").hex()
