@@ -111,6 +111,22 @@ def test_no_module_imports_ours_inside_a_function() -> None:
     assert inside == []
 
 
+def test_tests_that_are_not_run_beside_the_libraries_use_none() -> None:
+    root = PACKAGE.parent
+    if not (root / ".ci/run").exists():
+        pytest.skip("not run in a checkout")
+    patterns = re.findall(r"--ignore-glob='([^']+)'", (root / ".ci/run").read_text())
+    paths = [path for pattern in patterns for path in root.glob(pattern) if path.suffix == ".py"]
+    assert len(paths) > 15
+    for path in paths:
+        text = path.read_text()
+        scenes = re.findall(r"\w+", ",".join(re.findall(r"^from \.scenes import (.*)$", text, re.MULTILINE)))
+        texts = [text, *[(path.parent / "scenes" / f"{scene}.py").read_text() for scene in scenes]]
+        named = re.findall(r"importorskip\(.(\w+)|^ *(?:import|from) (\w+)", "\n".join(texts), re.MULTILINE)
+        used = {name for pair in named for name in pair}.intersection(OPTIONAL)
+        assert used <= {"pytest"}, path
+
+
 def needed(path: Path) -> Iterator[Path]:
     """Yield the files that are run before a module can be: what it imports, and the packages that those are in."""
     for name, node in imported(path):

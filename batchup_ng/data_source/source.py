@@ -187,6 +187,8 @@ class AbstractDataSource:
     def select(self, *columns: Any) -> PlannedDataSource:
         """Return a source with only these columns, in this order. A source of arrays reads no others.
 
+        Draws by chance, such as random crops, are those of the source that is left: they may be others.
+
         Args:
             *columns: Names, or places from 0 if batches are tuples.
 
