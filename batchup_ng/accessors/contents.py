@@ -222,7 +222,7 @@ class _Facts:
     def _of_code(self, code: types.CodeType) -> Any:
         constants = code.co_consts
         inner = [self._of_code(each) if isinstance(each, types.CodeType) else self.of(each) for each in constants]
-        kind = code.co_flags & 0xFFFF  # without those of "from __future__", which only change annotations
+        kind = code.co_flags & 0xFFFF  # without the flags of "from __future__", which only change annotations
         counts = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, kind]
         several = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
@@ -260,7 +260,7 @@ def _is_installed(module: str | None) -> bool:
 
 
 def _is_found_by_name(function: types.FunctionType) -> bool:
-    """Return whether a function is the one of this name in its module, not one that a function there has made."""
+    """Return whether a function is found by its name in its module. A function that another function made is not."""
     try:
         found = operator.attrgetter(function.__qualname__)(sys.modules[function.__module__])
     except (AttributeError, KeyError):
@@ -290,7 +290,7 @@ def _file_facts(array: np.ndarray) -> list[Any] | None:
     while isinstance(root.base, np.ndarray):
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None or root.mode != "r":
-        return None  # what was written to the array may not stand in the file, or not be seen in its time
+        return None  # a write to the array may not be in the file, or not change its time
     path = os.path.abspath(os.fspath(root.filename))
     try:
         found = os.stat(path)

@@ -113,8 +113,8 @@ class AbstractDataSource:
                 sample, or a dict of such arrays. With `on`, it returns one column, or as many in a tuple as it was
                 called with; or a dict with their names.
             on: The columns to call `fn` with: a name, a place from 0, or a list of them.
-            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, those of
-                `on` stay, and others with these names are replaced. Default: `on`.
+            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, others with
+                these names are replaced, and the columns `on` stay. Default: `on`.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
@@ -187,7 +187,7 @@ class AbstractDataSource:
     def select(self, *columns: Any) -> PlannedDataSource:
         """Return a source with only these columns, in this order. A source of arrays reads no others.
 
-        Draws by chance, such as random crops, are those of the source that is left: they may be others.
+        If a map or a zip is below, random crops may change.
 
         Args:
             *columns: Names, or places from 0 if batches are tuples.
@@ -198,7 +198,7 @@ class AbstractDataSource:
         return self._followed_by(selected(self.node, columns))
 
     def drop(self, *columns: Any) -> PlannedDataSource:
-        """Return a source without these columns. The arguments and errors are those of :meth:`select`."""
+        """Return a source without these columns. Arguments and errors are as for :meth:`select`."""
         return self._followed_by(dropped(self.node, columns))
 
     def rename(self, names: Mapping[Any, str]) -> PlannedDataSource:
@@ -219,7 +219,7 @@ class AbstractDataSource:
         return self._followed_by(renamed(self.node, names))
 
     def with_column(self, name: Any, values: Any, *, on: Any = None) -> PlannedDataSource:
-        """Return a source with one more column, at the end, or with another column in place of that of the same name.
+        """Return a source with one more column, at the end, or in place of the column with this name.
 
         Args:
             name: Its name; its place if batches are tuples, which is the number of columns for one more.
