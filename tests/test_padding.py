@@ -87,6 +87,8 @@ def test_a_source_pads_its_columns(pools: list[AbstractWorkerPool]) -> None:
         assert {name: column.tolist() for name, column in batch.items()} == expected
     assert source.pad("ids", side="left")[0:2]["ids"].tolist() == [[1, 2, 3], [0, 0, 4]]
     assert source.pad("ids", length=2, truncate=True)[0:2]["ids"].tolist() == [[1, 2], [4, 0]]
+    with raises(ArgumentError):
+        source.pad("idz")
     of_tuples = bu.ArrayDataSource([texts, np.arange(3)]).pad(0, mask=True)
     assert [part.shape for part in of_tuples[0:3]] == [(3, 3), (3, 3), (3,)]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ..columns import keys_in
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
@@ -113,8 +114,8 @@ class AbstractDataSource:
                 sample, or a dict of such arrays. With `on`, it returns one column, or as many in a tuple as it was
                 called with; or a dict with their names.
             on: The columns to call `fn` with: a name, a place from 0, or a list of them.
-            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, others with
-                these names are replaced, and the columns `on` stay. Default: `on`.
+            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, others
+                with these names are replaced, and the columns `on` stay. Default: `on`.
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
@@ -274,7 +275,10 @@ class AbstractDataSource:
         options = {"padding": "longest" if length is None else "max_length", "max_length": length, "axes": axes}
         options |= {"padding_value": value, "pad_to_multiple_of": to_multiple, "padding_side": side}
         options |= {"truncation": truncate, "return_lengths": lengths, "return_mask": mask}
-        return self.map(PadColumns(*columns, **options))
+        pad, form = PadColumns(*columns, **options), self.node.form()
+        if form is not None:  # it may have names that batches, which are tuples, do not show
+            pad = PadColumns(*keys_in(form, pad.columns), **options)
+        return self.map(pad)
 
     with_images = with_images
 
