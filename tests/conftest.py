@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import joblib
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -35,6 +36,18 @@ fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker end
 fork_server.SERVER_TIMEOUT = 60.0  # until a pool that is closed in its start kills the server of all
 serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
 
+assert os.environ["KMP_INIT_AT_FORK"], "joblib sets it on import: first of all, or later pools would start servers anew"
+assert joblib
+
+WITHOUT_LIBRARIES = ("faults", "memory", "properties", "randomness", "resume", "sampling", "testing", "work_pool")
+"""The rooms that work in the same way whether or not an optional library is installed, unless a test names one."""
+
+LIBRARIES = (
+    "torch|jax|tensorflow|keras|h5py|lmdb|zarr|pyarrow|ray|tqdm|matplotlib|pandas|simplejpeg|cv2|narwhals|polars|skimage"
+    "|msgpack|safetensors|numcodecs|fsspec|aiohttp|albumentations|torchvision"
+)
+"""The names of the optional libraries, as a regular expression."""
+
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""
 
@@ -45,7 +58,20 @@ EXAMPLES = {"quick": 8, "thorough": 1000}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
+    parser.addoption("--with-libraries", action="store_true", help="leave out what is the same without any library")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``--with-libraries``, leave out the files of tests that run in the same way where no library is."""
+    if not config.getoption("--with-libraries") or collection_path.suffix != ".py":
+        return None
+    if not set(WITHOUT_LIBRARIES).intersection(collection_path.relative_to(config.rootpath).parts[1:-1]):
+        return None
+    text = collection_path.read_text()
+    scenes = [file.read_text() for file in collection_path.parent.glob("scenes/*.py") if f" {file.stem}" in text]
+    named = re.search(rf"\b({LIBRARIES})\b", "\n".join([text, *scenes]))
+    return None if named or "ray" in collection_path.parts else True
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
