@@ -86,8 +86,10 @@ class FilesNode(ArraysNode):
 
     name = "FilesDataSource"
 
-    def __init__(self, data: Sequence[Any], report: FilesReport, places: Mapping[str, int]) -> None:
-        super().__init__(data, None, StandardSampler(len(data[0])), places=places)
+    def __init__(
+        self, data: Sequence[Any], report: FilesReport, places: Mapping[str, int], names: tuple[str, ...] | None = None
+    ) -> None:
+        super().__init__(data, names, StandardSampler(len(data[0])), places=places)
         self.report = report
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
 
@@ -104,9 +106,11 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
 
     _arrays: FilesNode
 
-    def __init__(self, data: list[Any], report: FilesReport, places: Mapping[str, int]) -> None:
+    def __init__(
+        self, data: list[Any], report: FilesReport, places: Mapping[str, int], names: tuple[str, ...] | None = None
+    ) -> None:
         super().__init__(data)
-        self._show(FilesNode(self.data, report, places))
+        self._show(FilesNode(self.data, report, places, names))
 
     @property
     def report(self) -> FilesReport:

@@ -28,6 +28,7 @@ def from_csv(
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
     class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, delimiter: str = ",",
+    as_dict: bool = False,
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the images that a CSV file names. This is :func:`from_table` without a further library.
 
@@ -51,7 +52,7 @@ def from_csv(
     root = os.path.dirname(path) if root is None else root
     source = from_table(
         table, image, label, size, separator=separator, columns=columns, class_names=class_names, root=root,
-        missing=missing, exclude=exclude, images=images,
+        missing=missing, exclude=exclude, images=images, as_dict=as_dict,
     )  # fmt: skip
     source.report = dataclasses.replace(source.report, where=os.fspath(path))
     return source

@@ -17,7 +17,7 @@ from ..display import counted
 from ..errors import ArgumentError
 from .exclusion import excluded_paths, unmatched_paths
 from .files import ADVICE_ON_IMAGE_OPTIONS, NAMED_COLUMNS, FilesDataSource, FilesReport, Reader, named, opened
-from .table_columns import Column, columns_of, further_column, row_words
+from .table_columns import Column, columns_of, dict_names, further_column, row_words
 from .table_labels import class_counts, labels_of, separator_hint
 
 LISTED_FROM_FILES = 100
@@ -30,9 +30,11 @@ def from_table(
     table: Any, image: str = "path", label: str | None = None, size: int | tuple[int, int] | None = None, *,
     separator: str | None = None, columns: Sequence[str] = (), class_names: Sequence[str] | None = None,
     root: str | os.PathLike[str] | None = None, missing: str = "error",
-    exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles,
+    exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, as_dict: bool = False,
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the images that a table names: ``(images, labels)``, or ``(images,)`` without `label`.
+
+    With `as_dict`, batches are dicts: ``{"image": images, "label": labels}`` and the further columns by their names.
 
     The values of the column determine the labels:
 
@@ -55,6 +57,9 @@ def from_table(
             None and most labels contain one of ``|;,``, the report says so.
         columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype. Other numbers
             become an array. Text becomes a list of ``str`` (``bytes`` a list of ``bytes``), whose memory workers share.
+            Lists of numbers, such as tokens, become a :class:`~batchup_ng.Ragged`: a batch has a list of arrays
+            ``(length,)``. Lists of lists of one length, such as boxes, become arrays ``(length, 4)``. If all samples
+            have equally many, the column is one array.
         class_names: The classes in the order of their numbers, such as those that the network was trained with.
         root: The folder that paths are relative to. Default: the current one. `root`, `missing` and `exclude` apply
             only to paths.
@@ -65,11 +70,14 @@ def from_table(
             out. A path that is not in the table gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor. It is called with a sequence of paths, and with `size` if that is not None:
             ``functools.partial(ImageFiles, mode="L")``.
+        as_dict: Whether batches are dicts. The images are then ``"image"`` and the labels ``"label"``, whatever their
+            columns are called: ``batchup_ng.augment`` and ``source.labels`` look for these names.
 
     Raises:
         ArgumentTypeError: `table` is no table, or a column has values that cannot be labels or paths.
         ArgumentError: there is no such column, no row is left, a label is missing or not in `class_names`, a file is
-            missing, or the table has none of the paths in `exclude`. Errors number rows from 0.
+            missing, the table has none of the paths in `exclude`, or two columns of the dicts would have one name.
+            Errors number rows from 0.
         ModuleNotFoundError: narwhals is not installed. All tables but a dict need it.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
@@ -77,6 +85,7 @@ def from_table(
     (array([0, 1]), ('cat', 'dog'))
     """
     named_columns = columns_of(table)
+    validation.true_or_false("as_dict", as_dict)
     validation.one_of("missing", missing, ("error", "skip", "ignore"))
     if separator == "":
         raise ArgumentError("separator must be some text, not ''; pass None for one class a sample")
@@ -114,6 +123,8 @@ def from_table(
     pictures = opened(images, values if encoded else PackedPaths(taken), size)
     given = [image, *([] if label is None else [label]), *columns]
     known = NAMED_COLUMNS[: 1 + len(labels)]
+    if as_dict:
+        return FilesDataSource([pictures, *labels, *further], report, {}, dict_names(known, columns))
     places = {name: place for place, name in enumerate(given)} | {name: place for place, name in enumerate(known)}
     return FilesDataSource([pictures, *labels, *further], report, places)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import validation
+from ..accessors.listed_rows import of_list
 from ..accessors.packed_texts import PackedTexts
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
@@ -71,16 +72,56 @@ def further_column(name: str, values: Column | np.ndarray, kept: np.ndarray) -> 
             if not all(isinstance(value, kind) for value in values):
                 raise _odd_column(name, values)
             return PackedTexts([values[row] for row in kept])
+    if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
+        return _column_of_lists(name, values, kept)
     whole = all(isinstance(value, int) for value in values)
     try:
         array = np.array(values)
         if whole and array.dtype.kind == "f":  # floats would round integers from 2**63 on
             array = np.array(values, np.uint64)
-    except (ValueError, OverflowError):  # lists of several lengths; numbers of more than 64 bits
+    except (ValueError, OverflowError):  # numbers of more than 64 bits
         raise _odd_column(name, values) from None
     if array.dtype.kind in "OSU":
         raise _odd_column(name, values)
     return array[kept]
+
+
+def _column_of_lists(name: str, values: Column, kept: np.ndarray) -> Any:
+    """Return some rows of lists of numbers, or of lists of one length, as one array or a :class:`Ragged`."""
+    lists = [_plain(value) for value in values]
+    if not all(isinstance(value, (list, tuple, np.ndarray)) for value in lists):
+        row = next(row for row, value in enumerate(lists) if not isinstance(value, (list, tuple, np.ndarray)))
+        raise ArgumentTypeError(
+            f"columns: {name!r} must hold a list in every row, as in others, and row {row} holds "
+            f"{shortened(repr(values[row]), 80)}; put an empty list there"
+        )
+    try:
+        column = of_list("it", lists)  # all rows, for the row numbers in errors
+    except ArgumentTypeError as error:
+        why = str(error).partition(";")[0]
+        raise ArgumentTypeError(
+            f"columns: {name!r} must hold lists of one kind of numbers, or of lists of one length, but {why}; write "
+            f"1.0 for 1 among floats, pad the inner lists, or leave the column out"
+        ) from error
+    return column if len(kept) == len(lists) else of_list("it", [lists[row] for row in kept])
+
+
+def _plain(value: Any) -> Any:
+    """Return an array of arrays, as pandas reads nested lists, as a list of them. Others stay as they are."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return [_plain(one) for one in value]
+    return value
+
+
+def dict_names(known: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the columns of dicts. Raise if one comes twice."""
+    names = (*known, *columns)
+    if len(set(names)) < len(names):
+        raise ArgumentError(
+            f"columns must not name {sorted({name for name in names if names.count(name) > 1})} with as_dict=True, for "
+            f"the images are 'image' and the labels 'label' there, and each name may come once; rename those columns"
+        )
+    return names
 
 
 def _odd_column(name: str, values: Column) -> ArgumentTypeError:
