@@ -24,6 +24,7 @@ from ..graph.user import UserNode, refuse_methods_of_nodes
 from ..padding import PadColumns
 from . import epoch_maps
 from .column_choice import dropped, renamed, selected, with_column
+from .column_lengths import lengths
 from .composing import repeated, subset_of
 from .faces import shown
 from .filtering import filtered
@@ -281,6 +282,7 @@ class AbstractDataSource:
         return self.map(pad)
 
     with_images = with_images
+    lengths = lengths
 
     @replaceable
     def labels(self) -> Any:
