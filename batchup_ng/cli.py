@@ -21,7 +21,7 @@ from .display import counted, progress_bar
 from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, WriteError
 from .formats import convert
 from .inspection import pictures_page, source_at, stored_page
-from .loader import POOLS
+from .work_pool.by_name import POOLS
 
 TABLE_OPTIONS = ("image", "label", "separator")
 

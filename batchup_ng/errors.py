@@ -238,7 +238,9 @@ class TooManyErrors(BatchupError, RuntimeError):
 
 
 class ReentrantIteration(BatchupError, RuntimeError):
-    """A map or generator asked an iterator or stream for its next item while making an item for it."""
+    """A map or generator asked an iterator or stream for its next item while making an item for it. Or it runs on a
+    thread of a pool, and asked for an item that the same pool makes.
+    """
 
 
 class PoolClosed(BatchupError, RuntimeError):

@@ -44,17 +44,11 @@ from .graph.user import UserNode
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
-from .work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
+from .work_pool import AbstractWorkerPool
+from .work_pool.by_name import POOLS, checked_kind
 from .work_pool.choice import choose
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
-
-POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
-    "serial": lambda workers: SerialPool(),
-    "threads": WorkerThreadPool,
-    "processes": WorkerProcessPool,
-}
-"""The pools by name: each is made with a number of workers."""
 
 CLOSED_POOL_KIND = "closed"
 """The kind of the pool of a closed loader."""
@@ -76,7 +70,9 @@ class Loader:
             epoch's number. True: a seed drawn now from NumPy's global state; saved states contain it. A generator: the
             order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``: shuffled in blocks
             that storage keeps together, to read each once, as described in ``batch_iterator`` of a source.
-        pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close. ``"auto"`` makes the
+        pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close; or another loader, whose
+            workers are shared until that one is closed: ``Loader(validation, 256, pool=train)``. Otherwise the workers
+            of both loaders compete for the CPUs. ``"auto"`` makes the
             first batches with a copy of the data at the first iteration, and chooses; ``repr`` shows the choice and the
             reason. These batches are handed out too. The batches do not depend on the pool.
         workers: Number of workers. Default: all CPUs available to this process.
@@ -111,7 +107,7 @@ class Loader:
         batch_size: int | None = None,
         *,
         shuffle: Any = None,
-        pool: str | AbstractWorkerPool = "auto",
+        pool: str | AbstractWorkerPool | Loader = "auto",
         workers: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         drop_last: bool = False,
@@ -124,14 +120,8 @@ class Loader:
         timeout: float | None = None,
         start_epoch: int = 0,
     ) -> None:
-        kind = pool if isinstance(pool, str) else ""
-        if kind:
-            validation.one_of("pool", pool, ("auto", *POOLS))
-        elif not isinstance(pool, AbstractWorkerPool):
-            raise ArgumentTypeError(f"pool must be 'auto', 'serial', 'threads', 'processes' or a pool, not {pool!r}")
-        if workers is not None and kind in ("", "serial"):
-            what = "that pool has its own" if not kind else "a SerialPool works on your thread"
-            raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
+        lender, own_pool = (pool, None) if isinstance(pool, Loader) else (None, pool)
+        kind = checked_kind(own_pool, workers, None if lender is None else lender._shared.source.is_random_access)
         source = source_of(data, (WithConsumerMaps, Loader))
         batch_size = checked_batch_size(source.node, batch_size)
         self.shard_given = shard is not validation.NOT_GIVEN
@@ -161,11 +151,12 @@ class Loader:
             source if collate is None else source.collate(collate),
             options,
             None if later or checked.generator is not None else checked,
-            None if isinstance(pool, str) else pool,
+            None if kind else own_pool,
             kind,
             None if workers is None else validation.positive_int("workers", workers),
             validation.not_negative("start_epoch", start_epoch),
             start_epoch,
+            lender,
         )
 
     # -- iterating ---------------------------------------------------------------------------------------------
@@ -441,6 +432,8 @@ class Loader:
             words.append(CLOSED_POOL_KIND)
         elif shared.pool is not None:
             words.append(f"by {shared.pool!r}" + f", chosen because {shared.why}" * bool(shared.why))
+        elif shared.lender is not None:
+            words.append("by the workers of another loader")
         else:
             words.append(f"pool={shared.kind!r}" + ", to be chosen in the first epoch" * (shared.kind == "auto"))
         return f"<{type(self).__name__}: {', '.join(words)}>"
@@ -478,6 +471,10 @@ class Loader:
                 (kind, shared.why), ready_made = choose(shared.source, self._options_of(number), state, self._timeout)
             if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
                 raise PoolClosed("this loader is closed, and its workers with it; make a new one")
+            if shared.lender is not None:
+                if shared.lender._shared.kind == CLOSED_POOL_KIND:
+                    raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
+                shared.pool = shared.lender._pool_node().pool
             if shared.pool is None:
                 shared.pool = POOLS[kind](shared.workers if shared.source.is_random_access else 1)
             if shared.pool_node is None:

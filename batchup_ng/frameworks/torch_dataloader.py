@@ -22,10 +22,10 @@ from .. import validation
 from ..data_source.epoch.iterator_views import MappedIterator, broken_off, reason
 from ..error_context import described
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
-from ..loader import POOLS
 from ..randomness import BatchKey
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
+from ..work_pool.by_name import POOLS
 from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of

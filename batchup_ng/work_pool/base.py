@@ -40,7 +40,7 @@ ADVICE_ON_METHOD_OPTIONS = {
 }
 """The remedy for each option that methods of other pools have."""
 
-HIDDEN_NAMES = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer"}
+HIDDEN_NAMES = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer", "works_here"}
 """Methods and attributes for the library, not for users."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")

@@ -181,6 +181,11 @@ class PrefetchBuffer:
                 "the next item of this iterator was asked for by the map or generator that is making one of its "
                 "items; iterate over a second batch_iterator or work_stream there"
             )
+        if self._pool.works_here():
+            raise ReentrantIteration(
+                "a function that a thread of this pool runs asked for an item that another thread of the same pool "
+                "makes, and all of its threads may wait so; use another pool there, such as Loader(pool='serial')"
+            )
 
     # -- with the lock held ------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ ONCE = Submission()
 
 
 current = threading.local()
-"""Holds, as ``future``, the future of the task that this thread runs."""
+"""Holds the future of the task that this thread runs, as ``future``, and the threads of its pool, as ``workers``."""
 
 TASK_RAISED_STOP = "a task raised StopIteration, which would end the loop over results"
 """Message of the RuntimeError that replaces it."""
@@ -200,6 +200,10 @@ class Pool:
             PoolClosed: the pool was closed, or belongs to another process and this one is its fork.
         """
         raise NotImplementedError(f"Abstract for type {type(self)}")
+
+    def works_here(self) -> bool:
+        """Return whether the calling thread is one of its workers. If it waited for another task, all might wait."""
+        return False
 
     def shared_constant(self, x: Any) -> Any:
         """Return a stand-in for `x` in the arguments of tasks. `x` reaches each worker once.

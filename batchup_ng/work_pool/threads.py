@@ -220,6 +220,7 @@ def _end_all() -> None:
 def _work(workers: ThreadWorkers) -> None:
     """Run tasks until the end, on one thread."""
     lender.lend = workers.lend
+    current.workers = workers
     while (future := workers.next_task()) is not None:
         if not future.begin():
             del future
@@ -270,6 +271,9 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     def submit(self, call: Call, how: Submission = ONCE) -> ThreadFuture:
         return self._workers.submit(call, how)
+
+    def works_here(self) -> bool:
+        return getattr(current, "workers", None) is self._workers
 
     def _own_pool(self, source: Node, stays: bool) -> WorkerThreadPool:
         return WorkerThreadPool(1)

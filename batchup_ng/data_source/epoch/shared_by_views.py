@@ -30,6 +30,7 @@ class SharedByViews:
     workers: int | None
     first: int  # number of the first epoch
     next: int  # number of the epoch under way, or of the next if none is
+    lender: Any = None  # the loader whose pool this one takes
     pool_node: Any = None  # the node whose batches the pool makes
     why: str = ""  # reason for the choice of the pool
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number

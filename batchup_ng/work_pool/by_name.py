@@ -1,0 +1,45 @@
+"""The pools that a loader makes by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import validation
+from ..errors import ArgumentError, ArgumentTypeError
+from .base import AbstractWorkerPool
+from .processes import WorkerProcessPool
+from .serial import SerialPool
+from .threads import WorkerThreadPool
+
+POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
+    "serial": lambda workers: SerialPool(),
+    "threads": WorkerThreadPool,
+    "processes": WorkerProcessPool,
+}
+"""The pools by name: each is made with a number of workers."""
+
+
+def checked_kind(pool: Any, workers: Any, lent: bool | None) -> str:
+    """Return the name of the pool that a loader makes, or "" if it makes none.
+
+    Args:
+        pool: The user's pool, or the name of one. None for the workers of another loader.
+        workers: Number of workers, or None.
+        lent: Whether the other loader makes batches in any order. None without another loader.
+    """
+    kind = pool if isinstance(pool, str) else ""
+    if kind:
+        validation.one_of("pool", pool, ("auto", *POOLS))
+    elif lent is None and not isinstance(pool, AbstractWorkerPool):
+        raise ArgumentTypeError(
+            f"pool must be 'auto', 'serial', 'threads', 'processes', a pool or a loader, not {pool!r}"
+        )
+    if lent is False:
+        raise ArgumentError(
+            "pool must be a loader with more than one worker, and the source of that one only streams; leave pool= out"
+        )
+    if workers is not None and kind in ("", "serial"):
+        what = "that pool has its own" if not kind else "a SerialPool works on your thread"
+        raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
+    return kind
