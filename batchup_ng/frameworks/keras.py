@@ -23,13 +23,16 @@ try:
 except ImportError as error:
     raise ImportError("batchup_ng.frameworks.keras needs Keras 3: pip install 'batchup_ng[keras]'") from error
 
-__all__ = ["endless", "to_keras"]
+from .keras_state import KeepState
+
+__all__ = ["KeepState", "endless", "to_keras"]
 
 ADVICE_ON_KERAS_OPTIONS = {
     "workers": "the loader's workers make the batches: Loader(data, batch_size, workers=...)",
     "use_multiprocessing": "choose it by the loader's pool: Loader(data, batch_size, pool='processes')",
     "max_queue_size": "pass the number of batches that are made ahead to the loader as buffer=",
     "shuffle": "pass a seed to the loader as shuffle=",
+    "steps_per_epoch": "pass it to fit, which then needs endless(loader): to_keras ends with each epoch of the loader",
 }
 """Remedies for options of Keras' data sets."""
 
@@ -42,8 +45,12 @@ def to_keras(loader: Loader) -> Any:
     i is always batch i of the epoch, ``loader.batch(i)``. Pass ``shuffle=False`` to ``fit``: otherwise Keras asks for
     the batches in an order that it does not publish, so no batch is made ahead, and a warning says so.
 
-    The loader counts the epochs: to resume a training, save ``loader.state_dict()`` between two epochs. If Keras does
-    not finish an epoch, for example while it builds a model, that epoch begins again.
+    The loader counts the epochs: to resume a training, give ``fit`` the callback :class:`KeepState`, or save
+    ``loader.state_dict()`` between two epochs. If Keras does not finish an epoch, for example while it builds a model,
+    that epoch begins again.
+
+    ``fit(steps_per_epoch=k)`` is right if k divides the number of batches. Otherwise an epoch of Keras ends early where
+    an epoch of the loader ends, and a warning says so (with TensorFlow only Keras' own): pass :func:`endless`.
 
     Args:
         loader: Its batches have a form that Keras takes: ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``, or dicts. A
@@ -111,6 +118,8 @@ class Pass:
         self.n_batches = loader.batches_per_epoch
         self.asked: set[int] = set()  # the numbers of the batches handed out
         self.due = 0  # the next number of a pass in order
+        self.asked_by = 0  # the thread that asks
+        self.cut_at = 0  # how many batches Keras took before it ended an epoch of its own in this pass
         self.ahead: Any = None
 
     def make_ahead(self) -> None:
@@ -124,7 +133,13 @@ class Pass:
             self.make_ahead()
         batch = next(self.ahead)
         self.due += 1
+        self.asked_by = threading.get_ident()
         return batch
+
+    def cut(self) -> None:
+        """Note that Keras ended an epoch of its own, if it asks from this thread: others may be ahead of the steps."""
+        if not self.cut_at and self.asked_by == threading.get_ident():
+            self.cut_at = self.due
 
 
 class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
@@ -203,6 +218,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
     def on_epoch_end(self) -> None:
         """Count the epoch, if Keras finished it. Keras also calls this before the first epoch."""
         with self._lock:
+            if self._pass is not None:
+                self._pass.cut()
             self._count()
 
     def _begin(self, index: int) -> None:
@@ -220,6 +237,14 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
             return
         if done.ahead is not None:
             done.ahead.close()
+        if done.n_batches % (done.cut_at or 1) and not self._warned:
+            self._warned = True
+            warn_consumer(
+                f"fit(steps_per_epoch={done.cut_at}) ended an epoch after {done.n_batches % done.cut_at} steps, for an "
+                f"epoch of the loader has {done.n_batches} batches and to_keras ends there; pass endless(loader) to "
+                f"fit, which goes on into the next epoch, or steps_per_epoch= that divides {done.n_batches}",
+                UserWarning,
+            )
         self._loader.set_epoch(done.epoch + 1)
         self._pass = Pass(self._loader)
         if done.due == done.n_batches:

@@ -5,10 +5,14 @@ A model whose steps tell what they are given runs without being compiled, so tha
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import itertools
 import json
+import os
 import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +27,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.frameworks import keras as of_keras
-from batchup_ng.frameworks.keras import endless, to_keras
+from batchup_ng.frameworks.keras import KeepState, endless, to_keras
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
 from tests.frameworks.poison import BATCH_SIZE, kept_late, numbered_rows, poisoned_leases
@@ -236,6 +240,140 @@ def test_a_training_goes_on_from_the_state_after_an_epoch(loader: bu.Loader, mod
         seen.clear()
         model.fit(to_keras(again), epochs=3, initial_epoch=1, shuffle=False, verbose=0)
     assert seen == epochs(1, 2)
+
+
+class Killed(BaseException):
+    """Stands for the end of the program."""
+
+
+class Kills(keras.callbacks.Callback):
+    """Ends `fit` at a step, or between two callbacks at the end of an epoch."""
+
+    def __init__(self, epoch: int, step: int | None) -> None:
+        super().__init__()
+        self.at = epoch, step
+        self.epoch = -1
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (self.epoch, batch) == self.at:
+            raise Killed
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if (epoch, None) == self.at:
+            raise Killed
+
+
+def trained(folder: Path, seen: list[Any], place: int = 2, at: Any = (-1, 0), **options: Any) -> tuple[int, Any]:
+    """Run a program that can be killed, in full or up to a kill. `place` is that of the kill among the callbacks."""
+    model = telling(lambda batch: seen.append(values(keras.utils.unpack_x_y_sample_weight(batch)[0])))
+    model.build((None, 1))
+    with bu.Loader(SOURCE, SIZE, shuffle=options.pop("order", 7), pool="serial", start_epoch=3) as loader:
+        callbacks = [keras.callbacks.BackupAndRestore(folder / "model"), KeepState(loader, folder / "loader.json")]
+        callbacks.insert(place, Kills(*at))
+        fit: dict[str, Any] = {"epochs": 3, "callbacks": callbacks, "shuffle": False, "verbose": 0, **options}
+        with contextlib.suppress(Killed):
+            model.fit(to_keras(loader), **fit)
+        return loader.epoch, model
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_training_that_was_killed_goes_on_with_the_epochs_that_it_has_not_finished(
+    place: int, seen: list[Any], tmp_path: Path
+) -> None:
+    trained(tmp_path, seen, place, (1, 2))  # in mid-epoch
+    assert seen == epochs(3) + epochs(4)[:3]
+    seen.clear()
+    trained(tmp_path, seen, place, (1, None))  # between the callbacks of the same epoch
+    assert seen == epochs(4)
+    seen.clear()
+    assert trained(tmp_path, seen)[0] == 6
+    assert seen == (epochs(4, 5) if place == 0 else epochs(5))  # whether Keras' own callback was before the kill
+    assert not list(tmp_path.iterdir())
+
+
+PROGRAM = """
+import os, signal, sys
+import keras
+import numpy as np
+import batchup_ng as bu
+from batchup_ng.frameworks.keras import KeepState, to_keras
+
+X = np.arange(22, dtype=np.float32)[:, None]
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+steps = iter(range(int(sys.argv[1])))
+
+def told(batch, logs):
+    print(train.epoch, batch, flush=True)
+    if next(steps, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with bu.Loader([X, X], 4, shuffle=7, pool="processes", workers=1) as train:
+    callbacks = [keras.callbacks.BackupAndRestore("model"), KeepState(train, "loader.json"),
+                 keras.callbacks.LambdaCallback(on_train_batch_end=told)]
+    model.fit(to_keras(train), epochs=3, callbacks=callbacks, shuffle=False, verbose=0)
+"""
+
+
+@pytest.mark.thorough
+def test_a_program_that_is_killed_goes_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    told = []
+    for steps in (8, 1000):
+        command = [sys.executable, "-c", PROGRAM, str(steps)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        told.append([(int(line.split()[0]), int(line.split()[1])) for line in done.stdout.splitlines()])
+    assert done.returncode == 0, done.stderr
+    assert told[0] == [(0, step) for step in range(6)] + [(1, step) for step in range(3)]
+    assert told[1] == [(epoch, step) for epoch in (1, 2) for step in range(6)]
+
+
+def test_a_drawn_seed_goes_on_too(seen: list[Any], tmp_path: Path) -> None:
+    trained(tmp_path, seen, at=(1, 2), order=True)
+    (seed,) = [json.loads((tmp_path / "loader.json").read_text())["loader"]["seed"]]
+    seen.clear()
+    trained(tmp_path, seen, order=True)
+    assert seen == epochs(4, 5, shuffle=seed)
+
+
+def test_fit_twice_goes_on_with_the_loader(loader: bu.Loader, model: Any, seen: list[Any], tmp_path: Path) -> None:
+    keep = KeepState(loader, tmp_path / "loader.json", delete_checkpoint=False)
+    for _ in range(2):
+        model.fit(to_keras(loader), epochs=2, callbacks=[keep], shuffle=False, verbose=0)
+    assert seen == epochs(0, 1, 2, 3)
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool="serial") as again:
+        keep = KeepState(again, tmp_path / "loader.json")
+        with raises(ArgumentError):
+            model.fit(to_keras(again), epochs=6, initial_epoch=4, callbacks=[keep], shuffle=False, verbose=0)
+        model.fit(to_keras(again), epochs=3, initial_epoch=2, callbacks=[keep], shuffle=False, verbose=0)
+    assert seen[24:] == epochs(4)
+
+
+def test_where_a_state_cannot_be_kept(loader: bu.Loader, model: Any, tmp_path: Path) -> None:
+    with raises(ArgumentTypeError):
+        KeepState([X], tmp_path)
+    path = tmp_path / "loader.json"
+    for data, steps in ((to_keras(loader), 4), (endless(loader), 4), (endless(loader), 6)):
+        with raises(ArgumentError):
+            model.fit(data, steps_per_epoch=steps, callbacks=[KeepState(loader, path)], shuffle=False, verbose=0)
+    loader.set_epoch(1)
+    for text, kind in (("{}", bu.StateError), ('{"epochs": 0, "loader": {}}', bu.StateError)):
+        path.write_text(text)
+        with raises(kind):
+            model.fit(to_keras(loader), callbacks=[KeepState(loader, path)], shuffle=False, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="a thread of tf.data asks for batches")
+def test_steps_that_do_not_fit_into_an_epoch_are_warned_of(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
+    model.build((None, 1))
+    model.fit(to_keras(loader), epochs=4, steps_per_epoch=3, shuffle=False, verbose=0)
+    assert seen == epochs(0, 1)
+    with warns(UserWarning):
+        model.fit(to_keras(loader), epochs=2, steps_per_epoch=4, shuffle=False, verbose=0)
+    assert seen[12:] == epochs(2)
 
 
 def test_maps_of_the_loader_are_applied_and_it_can_be_watched(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
