@@ -114,11 +114,11 @@ def not_negative(name: str, value: Any) -> int:
     return number
 
 
-def true_or_false(name: str, value: Any) -> bool:
-    """Return `value` as a ``bool``; NumPy's are welcome, numbers are not."""
+def true_or_false(name: str, value: Any, remedy: str = "") -> bool:
+    """Return `value` as a ``bool``; NumPy's are welcome, numbers are not. `remedy` ends the error."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
+    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}{remedy}")
 
 
 def number_between(name: str, value: Any, above: float, most: float) -> float:

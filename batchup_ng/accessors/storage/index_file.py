@@ -2,7 +2,8 @@
 
 The index of a file at a URL is kept in the user's cache folder. An index that was uploaded next to such a file is used
 if it was made for a file of the same size with the same bytes in some places. Its modification time does not count,
-because it comes from another machine.
+because it comes from another machine. The user may name another folder for indices, for data that cannot or should not
+be written beside. An index beside the data is used there, too.
 
 Layout: a line that identifies the format, a line of JSON, then the arrays. The JSON holds the size and modification
 time of the indexed file, the CRC-32 of the bytes in some places of it, the bytes of each array, and the CRC-32 of all
@@ -25,6 +26,7 @@ import numpy as np
 
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import SampleReadError
+from ...validation import true_or_false
 from .base import StoredRows
 from .remote import REQUESTS_AT_ONCE, RemoteFile, is_remote, read_ranges, stamps_of
 
@@ -36,7 +38,7 @@ MAX_HEAD_BYTES = 1 << 16
 
 def indices_of(
     rows: StoredRows, form: Mapping[str, str], believable: Callable[[dict[str, np.ndarray], int], bool],
-    scan: Callable[[Any, int], dict[str, np.ndarray]], save: bool, kind: str = "",
+    scan: Callable[[Any, int], dict[str, np.ndarray]], index: Any, kind: str = "",
 ) -> Iterator[dict[str, np.ndarray]]:  # fmt: skip
     """Yield the index of each file of an accessor: an existing one, or else one that is made now.
 
@@ -45,13 +47,16 @@ def indices_of(
         form: As of :func:`load_index`.
         believable: Whether an index fits a file of so many bytes.
         scan: Makes the index of an open file of so many bytes.
-        save: Whether an index that was made is kept.
+        index: The user's argument: whether an index that was made is kept, or the folder to keep it in.
         kind: What the file is read as, for the error.
 
     Raises:
         SampleReadError: a file cannot be read, or is not of that kind.
+        ArgumentTypeError: `index` is neither True, False nor a path.
     """
-    for number, found in enumerate(load_indices(rows.paths, rows._stamps, form)):
+    folder = os.path.abspath(os.fspath(index)) if isinstance(index, (str, os.PathLike)) else None
+    save = folder is not None or true_or_false("index", index, "; pass a folder to keep it in another place")
+    for number, found in enumerate(load_indices(rows.paths, rows._stamps, form, folder)):
         path, stamp = rows.paths[number], rows._stamps[number]
         if found is None or not believable(found, stamp[0]):
             file = rows._handle(number)
@@ -60,17 +65,24 @@ def indices_of(
             except (OSError, EOFError, ValueError) as error:
                 raise SampleReadError(f"{path!r} cannot be read{kind}: {error}", path) from error
             if save:
-                save_index(index_path(path, stamp), stamp, found, file)
+                save_index(index_path(path, stamp, folder), stamp, found, file)
         yield found
 
 
 def load_indices(
-    paths: Sequence[str], stamps: Sequence[tuple[int, Any]], form: Mapping[str, str]
+    paths: Sequence[str], stamps: Sequence[tuple[int, Any]], form: Mapping[str, str], folder: str | None = None
 ) -> Iterator[dict[str, np.ndarray] | None]:
-    """Yield the index of each file, or None if it has none. Indices at URLs are requested several at once."""
+    """Yield the index of each file, in `folder` or in its usual place, or None if it has none.
+
+    Indices at URLs are requested several at once.
+    """
+    places = dict.fromkeys((folder, None))
     for first in range(0, len(paths), REQUESTS_AT_ONCE):
         some = list(zip(paths[first : first + REQUESTS_AT_ONCE], stamps[first : first + REQUESTS_AT_ONCE], strict=True))
-        found = [load_index(index_path(path, stamp), stamp, form) for path, stamp in some]
+        found = [
+            next(filter(None, (load_index(index_path(path, stamp, place), stamp, form) for place in places)), None)
+            for path, stamp in some
+        ]
         asked = [place for place, (path, _) in enumerate(some) if found[place] is None and is_remote(path)]
         urls = [_beside(some[place][0]) for place in asked]
         there = [(place, url, facts[0]) for place, url, facts in zip(asked, urls, stamps_of(urls), strict=True)
@@ -84,14 +96,18 @@ def load_indices(
         yield from found
 
 
-def index_path(path: str, stamp: tuple[int, Any]) -> str:
-    """Return the path of a file's index on this machine."""
-    if not is_remote(path):
+def index_path(path: str, stamp: tuple[int, Any], folder: str | None = None) -> str:
+    """Return the path of a file's index on this machine: in `folder`, or in the usual place."""
+    if is_remote(path):
+        told = [path.partition("?")[0] if stamp[1] else path, stamp]  # a signature changes each time, the mark does not
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        folder = folder or os.path.join(caches, "batchup_ng")
+    elif folder is None:
         return f"{path}.index"
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    told = path.partition("?")[0] if stamp[1] else path  # a signature changes each time, the mark does not
-    digest = hashlib.sha256(json.dumps([told, stamp]).encode()).hexdigest()
-    return os.path.join(caches, "batchup_ng", f"{digest[:32]}.index")
+    else:
+        told = [os.path.abspath(path)]  # a file that changed replaces its index
+    digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return os.path.join(folder, f"{digest[:32]}.index")
 
 
 def _beside(url: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError
-from ...validation import not_negative, true_or_false
+from ...validation import not_negative
 from ..base import rows_of
 from ..image_bytes import ImageBytes
 from .base import Files, StoredArray, StoredRows, StoredValues
@@ -63,7 +63,8 @@ class TarShards(InRuns, StoredArray, StoredValues):
         shape: Shape of each row, if all rows have the same. Members then are the plain values (``bin``), or all are
             ``npy`` with the same header.
         dtype: The dtype of rows of that shape.
-        index: Whether an index may be written. An existing index is used in any case.
+        index: Whether an index may be written; or a folder for the indices, which is made if it is not there. An
+            existing index next to a tar is used in any case.
 
     Attributes:
         keys: The key of each sample, a sequence of ``str``.
@@ -80,7 +81,7 @@ class TarShards(InRuns, StoredArray, StoredValues):
     def __init__(
         self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], column: str | None = None, *,
         decode: Callable[[bytes], Any] | str | None = "auto", shape: Sequence[int] | None = None, dtype: Any = None,
-        index: bool = True,
+        index: bool | str | os.PathLike[str] = True,
     ) -> None:  # fmt: skip
         StoredRows.__init__(self, shard_paths(paths))
         self._choose(self._samples(index), column, decode, shape, dtype)
@@ -89,7 +90,7 @@ class TarShards(InRuns, StoredArray, StoredValues):
     def columns(
         cls, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         names: Sequence[str] | Mapping[str, str] | None = None, size: int | tuple[int, int] | None = None, *,
-        index: bool = True,
+        index: bool | str | os.PathLike[str] = True,
     ) -> dict[str, Any]:  # fmt: skip
         """Return an accessor for each column, by name, for ``ArrayDataSource``; all rows are in the same order.
 
@@ -154,11 +155,10 @@ class TarShards(InRuns, StoredArray, StoredValues):
     def _options(self) -> list[Any]:
         return [self._extensions, self._row_shape, str(getattr(self, "_dtype", None))]
 
-    def _samples(self, index: bool) -> Samples:
+    def _samples(self, index: Any) -> Samples:
         made = indices_of(
-            self, INDEX_FORM, believable, lambda file, size: scan(file.walk(size), size),
-            true_or_false("index", index), " as a tar",
-        )  # fmt: skip
+            self, INDEX_FORM, believable, lambda file, size: scan(file.walk(size), size), index, " as a tar"
+        )
         return Samples(self.paths, made)
 
     def _choose(

@@ -32,11 +32,12 @@ class TextLines(StoredValues):
     r"""The lines of a text file with random access. The file may be larger than memory.
 
     A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out. The
-    reader finds the beginnings of the lines by reading the file once. It keeps 8 bytes for each line, in memory and
-    next to the file in ``X.index``. This index is used as long as the size and modification time of the file stay the
-    same. If it cannot be written, or ``X.index`` is a file of another kind, each program reads the file again. The
-    index of a file at a URL is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it was made for
-    a file of the same size with the same bytes in some places.
+    reader finds the beginnings of the lines by reading the file once. It keeps 8 bytes for each line, in memory and in
+    an index. **The index is a file that it writes next to yours**, ``X.index``; `index` names another folder, or turns
+    that off. An index is used as long as the size and modification time of the file stay the same. If it cannot be
+    written, or ``X.index`` is a file of another kind, each program reads the file again. The index of a file at a URL
+    is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it was made for a file of the same size
+    with the same bytes in some places.
 
     A row is a ``str``, and several are a list.
 
@@ -54,12 +55,13 @@ class TextLines(StoredValues):
             ``"replace"``.
         keep_end: Whether rows keep their line end.
         decode: A function of each row, such as ``json.loads``; None leaves the row as it is.
-        index: Whether ``X.index`` may be written. An existing index is used in any case.
+        index: Whether ``X.index`` may be written; or a folder for the index, which is made if it is not there. An
+            existing index next to the file is used in any case.
 
     Raises:
         SampleReadError: the file is not there, or is compressed.
         ArgumentError: there is no such encoding, or a line end has more than one byte in it.
-        ArgumentTypeError: `decode` is not a function.
+        ArgumentTypeError: `decode` is not a function, or `index` is neither True, False nor a path.
     """
 
     takes_urls = True
@@ -68,9 +70,10 @@ class TextLines(StoredValues):
 
     def __init__(
         self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
-        keep_end: bool = False, decode: Callable[[Any], Any] | None = None, index: bool = True,
+        keep_end: bool = False, decode: Callable[[Any], Any] | None = None,
+        index: bool | str | os.PathLike[str] = True,
     ) -> None:  # fmt: skip
-        self._keep_end, save = true_or_false("keep_end", keep_end), true_or_false("index", index)
+        self._keep_end = true_or_false("keep_end", keep_end)
         self._encoding, self._errors = _checked_encoding(encoding), errors
         self._mark = codecs.BOM_UTF8 if encoding is not None and codecs.lookup(encoding).name == "utf-8" else b""
         if decode is not None and not callable(decode):
@@ -78,7 +81,7 @@ class TextLines(StoredValues):
         self.decode = decode
         self.runs_user_code = decode is not None
         super().__init__([path])
-        (found,) = indices_of(self, {"bounds": "<i8"}, _believable, _index, save)
+        (found,) = indices_of(self, {"bounds": "<i8"}, _believable, _index, index)
         self._bounds = found["bounds"]
 
     def __len__(self) -> int:

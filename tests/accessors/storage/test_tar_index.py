@@ -59,6 +59,14 @@ def test_headers_are_read_once_and_again_when_the_tar_changes(path: Path, scans:
     assert len(scans) == 2
 
 
+def test_the_index_of_a_tar_is_kept_in_another_folder(path: Path, scans: list[int], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert bu.TarShards(path, index=tmp_path / "caches")[:] == CONTENTS
+        assert list(bu.TarShards.columns(path, index=tmp_path / "caches")) == ["bin"]
+    assert len(scans) == 1
+    assert sorted(os.listdir(path.parent)) == ["caches", "x.tar"]
+
+
 def test_an_index_that_cannot_be_written_is_made_each_time(path: Path, scans: list[int]) -> None:
     path.with_name("x.tar.index").mkdir()
     for _ in range(2):

@@ -150,6 +150,30 @@ def test_where_lines_begin_is_kept_beside_the_file(tmp_path: Path, monkeypatch: 
     assert bu.TextLines(path)[:] == ["a", "bc"]
 
 
+def test_the_index_is_kept_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name / "x.txt" for name in ("1", "2")]  # of one name
+    caches = tmp_path / "caches" / "mine"
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(f"{path.parent.name}\nbc\n")
+        assert bu.TextLines(path, index=caches)[:] == [path.parent.name, "bc"]
+        assert [each.name for each in path.parent.iterdir()] == ["x.txt"]
+    assert len(list(caches.iterdir())) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(text, "_index", None)
+        patch.chdir(tmp_path)
+        assert [bu.TextLines(each, index="caches/mine")[0] for each in ("1/x.txt", "2/x.txt")] == ["1", "2"]
+    paths[0].write_text("longer\n")
+    assert bu.TextLines(paths[0], index=caches)[:] == ["longer"]
+    assert len(list(caches.iterdir())) == 2  # the old index was replaced
+    assert bu.TextLines(paths[1])[:] == ["2", "bc"]
+    with monkeypatch.context() as patch:
+        patch.setattr(text, "_index", None)
+        assert bu.TextLines(paths[1], index=tmp_path / "none")[:] == ["2", "bc"]  # by the index next to the file
+    with raises(ArgumentTypeError):
+        bu.TextLines(paths[0], index=1)  # type: ignore[arg-type]
+
+
 def test_a_file_of_the_users_is_no_index_and_stays(tmp_path: Path) -> None:
     path, other = tmp_path / "x.txt", tmp_path / "x.txt.index"
     path.write_text("a\nbc\n")
