@@ -42,11 +42,11 @@ ELSEWHERE = {
     "num_workers": "make a pool: WorkerProcessPool(n).parallel_data_source(source).batch_iterator(...)",
     **dict.fromkeys(
         ["prefetch", "prefetch_factor"],
-        "say how far ahead a pool works: pool.parallel_data_source(source, batch_buffer_size=...)",
+        "say how far ahead a pool works: pool.parallel_data_source(source, buffer=...)",
     ),
     **{
         name: f"give it to a pool: pool.parallel_data_source(source, {name}=...)"
-        for name in ("batch_buffer_size", "buffer_bytes", "timeout")
+        for name in ("buffer", "batch_buffer_size", "buffer_bytes", "timeout")
     },
     "persistent_workers": "a pool keeps its workers until it is closed: WorkerProcessPool(n)",
     "multiprocessing_context": "give the way to start workers to the pool: WorkerProcessPool(n, start_method=...)",

@@ -164,7 +164,7 @@ class PlannedDataSource(AbstractDataSource):
         """Return an iterator of epochs. Each is an iterator of its batches, and its ``epoch`` is its number.
 
         A pool keeps its buffer full from one epoch to the next: when all batches of an epoch are under way, it makes
-        the first batches of the next, within the same ``batch_buffer_size`` and ``buffer_bytes``. (With a
+        the first batches of the next, within the same ``buffer`` and ``buffer_bytes``. (With a
         ``RandomState``, or with ``pool.prefetch``, an epoch begins only when it is requested.) A request for the next
         epoch closes an unfinished iterator, whose ``next()`` then raises ``PoolClosed``. So do not collect these
         iterators in a list; loop over one after the other.

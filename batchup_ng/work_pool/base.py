@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 from .. import validation
 from ..data_source.source import AbstractDataSource
 from ..error_context import raise_if_of_signal_handler
-from ..errors import ArgumentTypeError, PoolClosed
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import ErrorPolicy
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
 from .stream import WorkStream
 from .task import Pool
+
+DEFAULT_BUFFER = 20
+"""The most batches ahead of the consumer, if the user does not say."""
 
 OPTIONS_FOR_WORKERS = ("num_workers", "max_workers", "workers", "n_jobs")
 
@@ -67,9 +70,10 @@ class AbstractWorkerPool(Pool):
     def parallel_data_source(
         self,
         ds: AbstractDataSource,
-        batch_buffer_size: int = 20,
+        batch_buffer_size: int = DEFAULT_BUFFER,
         *,
-        buffer_bytes: int | None = None,
+        buffer: int | None = None,
+        buffer_bytes: int | str | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
     ) -> ParallelDataSource:
@@ -77,7 +81,8 @@ class AbstractWorkerPool(Pool):
 
         Args:
             ds: A random-access source.
-            batch_buffer_size: Largest number of batches under way or done, ahead of the consumer.
+            batch_buffer_size: BatchUp's name of `buffer`. Give one of the two.
+            buffer: Largest number of batches under way or done, ahead of the consumer. Default: 20.
             buffer_bytes: Bytes that these may take. If batches are large, fewer are made ahead, but at least one.
                 None: a quarter of the memory that is free now, at most 1 GB, but two batches if one fits. Before the
                 first batch is delivered, at most as many as the workers run at once, plus one, are in flight.
@@ -91,13 +96,20 @@ class AbstractWorkerPool(Pool):
             ArgumentTypeError: `ds` is no source, is not random access, or cannot be sent to a worker; an option is of
                 a wrong type.
         """
+        if buffer is not None:
+            if batch_buffer_size != DEFAULT_BUFFER:
+                raise ArgumentError(
+                    f"buffer and batch_buffer_size are two names of one option, and are {buffer!r} and "
+                    f"{batch_buffer_size!r}; pass buffer= alone"
+                )
+            batch_buffer_size = validation.positive_int("buffer", buffer)
         return ParallelDataSource(
             ds, batch_buffer_size, self, buffer_bytes=buffer_bytes, on_error=on_error, timeout=timeout
         )
 
-    @validation.known_names(ADVICE_ON_METHOD_OPTIONS)
+    @validation.known_names({**ADVICE_ON_METHOD_OPTIONS, "batch_buffer_size": "pass it as buffer="})
     def prefetch(
-        self, source: AbstractDataSource, batch_buffer_size: int = 20, *, buffer_bytes: int | None = None
+        self, source: AbstractDataSource, buffer: int = DEFAULT_BUFFER, *, buffer_bytes: int | str | None = None
     ) -> PrefetchDataSource:
         """Return a source with the batches of `source`, in the same order, made ahead by one worker of its own.
 
@@ -105,14 +117,14 @@ class AbstractWorkerPool(Pool):
 
         Args:
             source: Any source.
-            batch_buffer_size: Largest number of batches to keep done, ahead of the consumer.
+            buffer: Largest number of batches to keep done, ahead of the consumer.
             buffer_bytes: Bytes that these may take, as for :meth:`parallel_data_source`.
 
         Raises:
-            ArgumentError: `batch_buffer_size` or `buffer_bytes` is below 1.
+            ArgumentError: `buffer` or `buffer_bytes` is below 1.
             ArgumentTypeError: `source` is no source.
         """
-        return PrefetchDataSource(source, batch_buffer_size, self, buffer_bytes=buffer_bytes)
+        return PrefetchDataSource(source, buffer, self, buffer_bytes=buffer_bytes)
 
     def __dir__(self) -> list[str]:
         """Return the names for completion with Tab: the methods for users, without the hooks."""

@@ -200,7 +200,7 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
         batch_buffer_size: int,
         pool: Pool,
         *,
-        buffer_bytes: int | None = None,
+        buffer_bytes: int | str | None = None,
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
     ) -> None:
@@ -214,7 +214,7 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
                 f"ds must be random access; it is of type {type(ds)}; for a source that only streams use "
                 f"pool.prefetch(ds)"
             )
-        size, self.buffer_bytes = checked_buffer(batch_buffer_size, buffer_bytes)
+        size, self.buffer_bytes = checked_buffer("batch_buffer_size", batch_buffer_size, buffer_bytes)
         self.on_error = error_policy(on_error)
         self.timeout = checked_timeout(timeout)
         self._show(
@@ -224,9 +224,9 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
         )
 
 
-def checked_buffer(size: Any, buffer_bytes: Any) -> tuple[int, int | None]:
-    """Return the options of the buffer of a pool's source, checked."""
-    return validation.positive_int("batch_buffer_size", size), checked_bytes(buffer_bytes)
+def checked_buffer(name: str, size: Any, buffer_bytes: Any) -> tuple[int, int | None]:
+    """Return the options of the buffer of a pool's source, checked. `name` is that of the first one, for errors."""
+    return validation.positive_int(name, size), checked_bytes(buffer_bytes)
 
 
 def checked_bytes(buffer_bytes: Any) -> int | None:

@@ -66,14 +66,14 @@ class PrefetchDataSource(WithConsumerMaps, node=PrefetchNode):
     """A source whose batches are made ahead by one background worker: see ``pool.prefetch``."""
 
     def __init__(
-        self, source: AbstractDataSource, batch_buffer_size: int, pool: Pool, *, buffer_bytes: int | None = None
+        self, source: AbstractDataSource, buffer: int, pool: Pool, *, buffer_bytes: int | str | None = None
     ) -> None:
         if not isinstance(source, AbstractDataSource):
             raise ArgumentTypeError(
                 f"source must be a data source, not a {type(source).__name__}; wrap a function that returns an "
                 f"iterator of batches in CallableDataSource, an iterator in IteratorDataSource"
             )
-        self._show(PrefetchNode(source.node, pool, *checked_buffer(batch_buffer_size, buffer_bytes)))
+        self._show(PrefetchNode(source.node, pool, *checked_buffer("buffer", buffer, buffer_bytes)))
 
 
 @dataclasses.dataclass

@@ -58,7 +58,7 @@ def test_arguments_by_position_are_counted_under_the_name_that_was_called() -> N
 
 
 @pytest.mark.parametrize(
-    "option", ["num_workers", "prefetch_factor", "pin_memory", "collate_fn", "shuffle", "batch_buffer_sise"]
+    "option", ["num_workers", "prefetch_factor", "pin_memory", "collate_fn", "shuffle", "bufer"]
 )
 def test_sources_of_pools_refuse_options_of_others(option: str) -> None:
     source = bu.ArrayDataSource([np.arange(3)])
@@ -67,6 +67,22 @@ def test_sources_of_pools_refuse_options_of_others(option: str) -> None:
             with raises(ArgumentTypeError) as caught:
                 make(source, **{option: 2})
             assert str(caught.value).startswith(f"{make.__name__} ")
+
+
+def test_the_buffer_has_the_name_that_loaders_have() -> None:
+    source = bu.ArrayDataSource([np.arange(9)])
+    with bu.WorkerThreadPool(1) as pool:
+        ways: list[Any] = [pool.parallel_data_source(source, 3), pool.parallel_data_source(source, batch_buffer_size=3)]
+        ways += [pool.parallel_data_source(source, buffer=3), pool.prefetch(source, 3), pool.prefetch(source, buffer=3)]
+        assert [way.node.bound.size for way in ways] == [3] * 5
+        assert pool.parallel_data_source(source, buffer_bytes="2KB").buffer_bytes == 2000
+        with raises(ArgumentError):
+            pool.parallel_data_source(source, 3, buffer=4)
+        for make in (pool.parallel_data_source, pool.prefetch):
+            with raises(ArgumentError):
+                make(source, buffer=0)
+        with raises(ArgumentTypeError):
+            pool.prefetch(source, batch_buffer_size=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

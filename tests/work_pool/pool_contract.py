@@ -200,7 +200,7 @@ class PoolContract(PoolFaultsContract):
             pool.parallel_data_source(self.source(), batch_buffer_size=0)
 
     def test_a_stream_of_a_function_is_prefetched(self, pool: AbstractWorkerPool) -> None:
-        source = pool.prefetch(CallableDataSource(counting_batches, 20), batch_buffer_size=2)
+        source = pool.prefetch(CallableDataSource(counting_batches, 20), buffer=2)
         for _ in range(2):
             with source.batch_iterator(6) as iterator:
                 assert len(iterator) == 4

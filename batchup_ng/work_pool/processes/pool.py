@@ -119,7 +119,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         why = self._no_arena if self._slots is None else self._slots.refused
         warn_consumer(
             f"there is not enough shared memory for batches: {why}; what has no room there comes over a socket, which "
-            f"is slower. Let fewer batches be ahead (batch_buffer_size, buffer_bytes) or free some memory",
+            f"is slower. Let fewer batches be ahead (buffer, buffer_bytes) or free some memory",
             SharedMemoryWarning,
         )
 

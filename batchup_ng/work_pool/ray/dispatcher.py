@@ -418,7 +418,7 @@ class RayDispatcher:
             future.set_exception(
                 ClusterError(
                     f"node {node} cannot store a result: {last_line(error)} Have fewer batches ahead "
-                    f"(batch_buffer_size, buffer_bytes), hold fewer where copy=False, or start the node with more "
+                    f"(buffer, buffer_bytes), hold fewer where copy=False, or start the node with more "
                     f"object_store_memory"
                 )
             )
