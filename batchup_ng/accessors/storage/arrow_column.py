@@ -16,7 +16,16 @@ from ...errors import ArgumentTypeError, BatchupError, SampleReadError
 from ...memory import limits
 from ...memory.budget import BUDGET, Holder, Step
 from .arrow_schema import class_names, field_path
-from .arrow_types import as_numbers, check_values, numbers_form, pyarrow, python_value, type_words, unwrapped
+from .arrow_types import (
+    as_numbers,
+    check_values,
+    entries_form,
+    numbers_form,
+    pyarrow,
+    python_value,
+    type_words,
+    unwrapped,
+)
 from .base import Files, StoredRows, StoredValues
 from .chunk_cache import MOST_SLOTS
 from .chunks import ORDER_CACHE_BYTES, ChunkedArray, UnfitRow
@@ -48,7 +57,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
       names the row, unless `fill` gives a value for it.
     - Lists of any length, and bytes, are such arrays too if you pass the `shape` of a row.
     - Otherwise the rows are values, and several rows are a list: ``str``, ``bytes``, dicts for structs, None for nulls.
-      A list of any length is an array, or a list of its entries. There is then no `shape` and no `dtype`.
+      A list of any length is an array, or a list of its entries. There is then no `shape` and no `dtype`. For lists of
+      boxes pass ``shape=(None, 4)``: each row is then an array ``(k, 4)``, also without a box.
 
     Dictionaries are read as their values, extension types as their storage type.
 
@@ -60,7 +70,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         paths: A file (of Parquet, also a URL); a pattern such as ``"train-*.parquet"``, whose files are sorted by name;
             or a list of files, used as they are.
         column: The name of the column; ``"image.bytes"`` is the field ``bytes`` of a column of structs.
-        shape: The shape of a row that is stored as a list, or as bytes, of as many numbers.
+        shape: The shape of a row that is stored as a list, or as bytes, of as many numbers. It may begin with None, for
+            lists of any length.
         fill: The value for a null among numbers, also in lists. A list or bytes that are null stay an error.
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
 
@@ -77,9 +88,10 @@ class ArrowColumn(ChunkedArray, StoredValues):
     class_names: tuple[str, ...] = ()
     _kind: Any = None
     _form: Any = None
+    _entries: Any = None  # the form of the entries of lists, if the user gave it
 
     def __init__(
-        self, paths: Paths, column: str, *, shape: Sequence[int] | None = None, fill: Any = None,
+        self, paths: Paths, column: str, *, shape: Sequence[int | None] | None = None, fill: Any = None,
         cache: int | str = "256MB",
     ) -> None:  # fmt: skip
         if not isinstance(column, str):
@@ -217,16 +229,22 @@ class ArrowColumn(ChunkedArray, StoredValues):
         return numbers
 
     def _options(self) -> list[Any]:
-        return [self.column, None if self._form is None else list(self._form.shape), repr(self.fill)]
+        shape = None if self._form is None else list(self._form.shape)
+        entries = [] if self._entries is None else [list(self._entries.shape)]
+        return [self.column, shape, repr(self.fill), *entries]
 
-    def _parts_of(self, number: int, shape: Sequence[int] | None) -> list[Part]:
+    def _parts_of(self, number: int, shape: Sequence[int | None] | None) -> list[Part]:
         """Return the parts of file `number`. Refuse a column with another type than in the first file."""
         path, handle = self.paths[number], self._handle(number)
         schema = self._schema(handle)
         self._names, kind = field_path(schema, self.column, path)
         if number == 0:
             self.class_names = class_names(schema.metadata, self._names)
-            self._kind, self._form = kind, numbers_form(kind, shape, self.fill)
+            self._kind = kind
+            if shape is not None and len(shape) and shape[0] is None:
+                self._entries = entries_form(kind, shape, self.fill)
+            else:
+                self._form = numbers_form(kind, shape, self.fill)
             if self._form is None:
                 check_values(kind, self.column)
         elif kind != self._kind:
@@ -313,7 +331,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
                 last = int(chunks[place])
                 array = self._kept(last)
             try:
-                values[place] = python_value(array[int(within[place])])
+                values[place] = python_value(array[int(within[place])], self._entries, self.fill)
             except UnfitRow as error:
                 raise self._unfit(int(rows[place]), error) from error
         return values

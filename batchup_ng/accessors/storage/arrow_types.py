@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,28 @@ def numbers_form(kind: Any, shape: Any = None, fill: Any = None) -> Numbers | No
     return Numbers(wanted, pyarrow().array([], leaf).to_numpy(zero_copy_only=False).dtype)
 
 
+def entries_form(kind: Any, shape: Sequence[int | None], fill: Any = None) -> Numbers:
+    """Return the form of the entries of a type of lists, for rows of `shape` ``(None, ...)``, whose length differs.
+
+    Raises:
+        ArgumentError: the type is no list, or its entries are no numbers or not of that shape.
+        ArgumentTypeError: `fill` is not a value of the numbers' type.
+    """
+    while isinstance(kind, pyarrow().BaseExtensionType):
+        kind = kind.storage_type
+    leaf = kind
+    while (inner := _inner(leaf)) is not None:
+        leaf = inner
+    if not _is_list(kind) or not _is_number(leaf):
+        raise ArgumentError(
+            f"shape must begin with None only for lists of numbers, not be {shape!r} for a column of "
+            f"{type_words(kind)}; leave it out"
+        )
+    form = numbers_form(kind.value_type, shape[1:], fill)
+    assert form is not None  # of a shape
+    return form
+
+
 def as_numbers(array: Any, form: Numbers, fill: Any = None) -> np.ndarray:
     """Return an Arrow array as ``(len(array), *form.shape)``, without a copy where there is nothing to convert.
 
@@ -128,8 +151,10 @@ def check_values(kind: Any, column: str) -> None:
         )
 
 
-def python_value(scalar: Any) -> Any:
+def python_value(scalar: Any, entries: Numbers | None = None, fill: Any = None) -> Any:
     """Return an Arrow scalar as a Python value: lists of numbers as arrays, nulls as None.
+
+    `entries` is the form of the entries of a list, and `fill` their value for nulls, if the user gave the form.
 
     Raises:
         UnfitRow: a list of numbers, but not of floats or times, has a null.
@@ -139,11 +164,11 @@ def python_value(scalar: Any) -> Any:
         return scalar.as_py()
     if scalar.values is None:
         return None
-    form = numbers_form(kind.value_type)
+    form = numbers_form(kind.value_type) if entries is None else entries
     if form is None:
         return [python_value(one) for one in scalar.values]
     try:
-        return as_numbers(scalar.values, form).copy()
+        return as_numbers(scalar.values, form, fill).copy()
     except UnfitRow as error:
         raise UnfitRow(0, str(error)) from error
 

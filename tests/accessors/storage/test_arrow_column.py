@@ -149,6 +149,32 @@ def test_a_shape_makes_rows_arrays(column: Any, values: Any, kind: Any) -> None:
         column(values, kind, shape=[2, 2])[:]
 
 
+@pytest.mark.parametrize("of", [None, 4], ids=["any length", "fixed length"])
+def test_boxes_are_arrays_with_four_columns(column: Any, of: int | None) -> None:
+    boxes = [np.arange(4 * (k % 3), dtype=np.float32).reshape(-1, 4) + k for k in range(N)]
+    rows = column([each.tolist() for each in boxes], pa.list_(pa.list_(pa.float32(), of or -1)), shape=(None, 4))
+    assert_same_rows(rows[ORDER], [boxes[row] for row in ORDER])
+    assert_same_rows(rows[3], boxes[3])
+    padded = next(bu.ArrayDataSource({"boxes": rows}).pad("boxes").batch_iterator(N))["boxes"]
+    assert (padded.shape, padded.dtype) == ((N, 2, 4), np.float32)
+    assert not hasattr(rows, "shape")
+
+
+def test_entries_of_lists_that_do_not_fit_are_named(column: Any) -> None:
+    assert column([[1, None], []], shape=(None,), fill=-1)[0].tolist() == [1, -1]
+    assert column([None, [[1]]], shape=(None, 1))[0] is None
+    wrong = column([[[1, 2]], [[1, 2], [3]], [[1, 2, 3]], [[None, 1]]], shape=(None, 2))
+    assert wrong[0].tolist() == [[1, 2]]
+    for row in (1, 2, 3):
+        with raises(SampleReadError):
+            wrong[row]
+    for values, shape in (([1, 2], (None, 2)), ([["a"]], (None,)), ([b"ab"], (None,))):
+        with raises(ArgumentError):
+            column(values, shape=shape)
+    with raises(ArgumentTypeError):
+        column([[1]], shape=(None,), fill="a")
+
+
 def test_rows_that_have_not_the_shape_are_named(column: Any) -> None:
     for values in ([[1, 2]] * 5 + [[1], [2, 3, 4]], [b"ab"] * 5 + [b"c", b"def"]):
         rows = column(values, shape=[2])
