@@ -23,8 +23,8 @@ def lengths(source: AbstractDataSource, column: Any) -> np.ndarray:
     """Return the length of each sample in a column, in the order of the unshuffled epoch: ``(n,) int64``.
 
     The length is ``len(value)``: tokens of an array, characters of a text. This reads every sample once, with the maps
-    before, on your thread; a source of arrays reads no other column. A map that draws random numbers draws those of
-    epoch 0. A :class:`~batchup_ng.Ragged` has its lengths without reading: ``ragged.lengths``.
+    before, on your thread; a source of arrays reads no other column. Random maps draw the numbers of epoch 0. A
+    :class:`~batchup_ng.Ragged` has its lengths without reading: ``ragged.lengths``.
 
     Args:
         column: The name of the column, or its place if batches are tuples.

@@ -70,8 +70,8 @@ def from_table(
             out. A path that is not in the table gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor. It is called with a sequence of paths, and with `size` if that is not None:
             ``functools.partial(ImageFiles, mode="L")``.
-        as_dict: Whether batches are dicts. The images are then ``"image"`` and the labels ``"label"``, whatever their
-            columns are called: ``batchup_ng.augment`` and ``source.labels`` look for these names.
+        as_dict: Whether batches are dicts. Images and labels are then ``"image"`` and ``"label"``, regardless of their
+            names in the table: ``batchup_ng.augment`` and ``source.labels`` look for these. Other columns keep theirs.
 
     Raises:
         ArgumentTypeError: `table` is no table, or a column has values that cannot be labels or paths.

@@ -1,9 +1,9 @@
 """A callback of Keras that keeps the epoch of a loader over a restart.
 
-Keras counts the epochs of ``fit`` from ``initial_epoch``, which ``BackupAndRestore`` sets after a restart, in its
-``on_train_begin``. Each of them is one epoch of the loader. So the file pairs a number of Keras with a state of the
-loader, and the number with which ``fit`` begins decides about the loader's epoch. A kill between the write of this file
-and that of ``BackupAndRestore`` therefore costs nothing, in either order of the callbacks.
+Keras counts the epochs of ``fit`` from ``initial_epoch``. After a restart ``BackupAndRestore`` sets this number, in
+its ``on_train_begin``. Each epoch of Keras is one epoch of the loader. So the file pairs a number of Keras with a state
+of the loader, and the first epoch of ``fit`` determines the loader's epoch. ``BackupAndRestore`` writes its own file at
+another time. A kill between the two writes therefore costs nothing, in either order of the callbacks.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         callbacks = [keras.callbacks.BackupAndRestore("backup"), KeepState(loader, "loader.json")]
         model.fit(to_keras(loader), epochs=90, shuffle=False, callbacks=callbacks)
 
-    After each epoch it writes the loader's state to the file, which a kill leaves whole. When ``fit`` begins, it
-    moves the loader to the epoch with which Keras begins: that of ``BackupAndRestore``, or ``initial_epoch=``. An epoch
-    that was not finished begins again, as in Keras.
+    After each epoch it writes the loader's state to the file, which a kill leaves whole. When ``fit`` begins, it moves
+    the loader to the first epoch of Keras, which ``BackupAndRestore`` or ``initial_epoch=`` sets. An unfinished epoch
+    begins again, as in Keras.
 
     Args:
         loader: The loader whose ``to_keras(loader)`` the model trains on.
@@ -43,15 +43,17 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     Raises:
         ArgumentTypeError: `loader` is not a Loader.
-        ArgumentError: when ``fit`` begins: it trains on ``endless(loader)``, with ``steps_per_epoch=``, or does not
-            begin with the epoch after those that the file counts.
+        ArgumentError: when ``fit`` begins: it trains on ``endless(loader)`` or with ``steps_per_epoch=``, or its first
+            epoch does not follow the epochs that the file counts.
         StateError: when ``fit`` begins: the file holds no such state, or that of another loader.
     """
 
     def __init__(self, loader: Loader, path: str | os.PathLike[str], *, delete_checkpoint: bool = True) -> None:
         super().__init__()
         if not isinstance(loader, Loader):
-            raise ArgumentTypeError(f"loader must be a Loader, not a {type(loader).__name__}; pass that of to_keras")
+            raise ArgumentTypeError(
+                f"loader must be a Loader, not a {type(loader).__name__}; pass the argument of to_keras"
+            )
         self.loader = loader
         self.path = os.path.abspath(os.fspath(path))  # the program may go to another folder
         self.delete_checkpoint = validation.true_or_false("delete_checkpoint", delete_checkpoint)
@@ -85,7 +87,7 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         if not done - MOST_EPOCHS_BACK <= epoch <= done + 1:
             raise ArgumentError(
                 f"fit begins with epoch {epoch}, and {self.path!r} was written after {done} epochs; pass "
-                f"initial_epoch={done}, let BackupAndRestore restore the model, or remove the file to train anew"
+                f"initial_epoch={done}, let BackupAndRestore restore the model, or remove the file to begin anew"
             )
         self.loader.load_state_dict(kept["loader"])
         self.loader.set_epoch(self.loader.epoch + epoch - done)

@@ -26,7 +26,7 @@ def checked_kind(pool: Any, workers: Any, lent: bool | None) -> str:
     Args:
         pool: The user's pool, or the name of one. None for the workers of another loader.
         workers: Number of workers, or None.
-        lent: Whether the other loader makes batches in any order. None without another loader.
+        lent: Whether the other loader has random access. None without another loader.
     """
     kind = pool if isinstance(pool, str) else ""
     if kind:

@@ -225,7 +225,7 @@ class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
 
 
 def checked_buffer(name: str, size: Any, buffer_bytes: Any) -> tuple[int, int | None]:
-    """Return the options of the buffer of a pool's source, checked. `name` is that of the first one, for errors."""
+    """Return the options of the buffer of a pool's source, checked. Errors call `size` by `name`."""
     return validation.positive_int(name, size), checked_bytes(buffer_bytes)
 
 

@@ -2,8 +2,8 @@
 
 The index of a file at a URL is kept in the user's cache folder. An index that was uploaded next to such a file is used
 if it was made for a file of the same size with the same bytes in some places. Its modification time does not count,
-because it comes from another machine. The user may name another folder for indices, for data that cannot or should not
-be written beside. An index beside the data is used there, too.
+because it comes from another machine. The user may name another folder for indices, if the folder
+of the data must stay as it is. An index next to the data is still used.
 
 Layout: a line that identifies the format, a line of JSON, then the arrays. The JSON holds the size and modification
 time of the indexed file, the CRC-32 of the bytes in some places of it, the bytes of each array, and the CRC-32 of all
