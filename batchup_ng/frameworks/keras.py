@@ -137,8 +137,11 @@ class Pass:
         return batch
 
     def cut(self) -> None:
-        """Note that Keras ended an epoch of its own, if it asks from this thread: others may be ahead of the steps."""
-        if not self.cut_at and self.asked_by == threading.get_ident():
+        """Note that Keras ended an epoch of its own, if it asks in order and from this thread.
+
+        Another thread may be ahead of the steps, and numbers that were shuffled may begin with 0 too.
+        """
+        if not self.cut_at and self.due == len(self.asked) and self.asked_by == threading.get_ident():
             self.cut_at = self.due
 
 

@@ -128,6 +128,17 @@ def test_fit_may_shuffle_the_numbers_of_the_batches(loader: bu.Loader, model: An
     assert shuffled != [epochs(number) for number in range(4)]
 
 
+def test_shuffled_numbers_that_begin_with_0_are_no_epoch_that_was_cut(loader: bu.Loader) -> None:
+    data = to_keras(loader)
+    assert data.num_batches == 6
+    for index in (0, 5, 1, 2, 4, 3):
+        assert values(data[index][0]) == epochs(0)[index]
+    with warns(UserWarning) as told:
+        data.on_epoch_end()
+    assert len(told) == 1
+    assert loader.epoch == 1
+
+
 def test_batches_are_made_ahead() -> None:
     made: list[int] = []
     handed: list[int] = []
