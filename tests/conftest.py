@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import joblib
+import joblib  # noqa: F401  # now, for it sets a variable: later, new pools could not share the server of the tests
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -23,6 +23,7 @@ import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer
 from batchup_ng.work_pool.processes import fork_server, serialization
 from tests.left import Left, end_fsspec, end_zarr, left_since
+from tests.libraries import OPTIONAL
 
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
     os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
@@ -36,17 +37,8 @@ fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker end
 fork_server.SERVER_TIMEOUT = 60.0  # until a pool that is closed in its start kills the server of all
 serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
 
-assert os.environ["KMP_INIT_AT_FORK"], "joblib sets it on import: first of all, or later pools would start servers anew"
-assert joblib
-
 WITHOUT_LIBRARIES = ("faults", "memory", "properties", "randomness", "resume", "sampling", "testing", "work_pool")
 """The rooms that work in the same way whether or not an optional library is installed, unless a test names one."""
-
-LIBRARIES = (
-    "torch|jax|tensorflow|keras|h5py|lmdb|zarr|pyarrow|ray|tqdm|matplotlib|pandas|simplejpeg|cv2|narwhals|polars|skimage"
-    "|msgpack|safetensors|numcodecs|fsspec|aiohttp|albumentations|torchvision"
-)
-"""The names of the optional libraries, as a regular expression."""
 
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""
@@ -70,7 +62,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     text = collection_path.read_text()
     scenes = [file.read_text() for file in collection_path.parent.glob("scenes/*.py") if f" {file.stem}" in text]
-    named = re.search(rf"\b({LIBRARIES})\b", "\n".join([text, *scenes]))
+    named = re.search(rf"\b({'|'.join(OPTIONAL)})\b", "\n".join([text, *scenes]))
     return None if named or "ray" in collection_path.parts else True
 
 

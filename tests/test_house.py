@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import batchup_ng
+from tests.libraries import OPTIONAL
 
 PACKAGE = Path(batchup_ng.__file__).parent
 FLOORS = {
@@ -31,9 +32,6 @@ FLOORS = {
     "formats": 8, "frameworks": 8, "waiting": 8, "inspection": 8,
     "demo": 8, "cli": 8, "__main__": 8, "__init__": 8,
 }  # fmt: skip
-OPTIONAL = ("torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib",
-            "pandas", "pytest", "simplejpeg", "joblib", "cv2", "narwhals", "polars", "skimage",
-            "msgpack", "safetensors", "numcodecs", "fsspec", "aiohttp")  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -111,13 +109,6 @@ def test_no_module_imports_ours_inside_a_function() -> None:
     assert inside == []
 
 
-def test_each_library_is_known_to_what_leaves_out_tests_that_use_none() -> None:
-    text = (PACKAGE.parent / "tests/conftest.py").read_text()
-    listed = text[text.index("\nLIBRARIES = (") : text.index('"""The names of the optional libraries')]
-    known = re.findall(r"\w+", listed)
-    assert set(OPTIONAL) - {"pytest", "joblib"} <= set(known)
-
-
 def needed(path: Path) -> Iterator[Path]:
     """Yield the files that are run before a module can be: what it imports, and the packages that those are in."""
     for name, node in imported(path):
@@ -170,7 +161,7 @@ def test_what_is_public_is_listed_sorted_and_there(name: str) -> None:
 def test_importing_the_package_imports_nothing_optional_and_starts_nothing() -> None:
     program = (
         "import sys, threading, batchup_ng; "
-        f"print([m for m in {OPTIONAL!r} if m in sys.modules], threading.active_count())"
+        f"print([m for m in {(*OPTIONAL, 'joblib', 'pytest')!r} if m in sys.modules], threading.active_count())"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, timeout=600, capture_output=True, text=True)
     assert done.stdout.split("\n")[0] == "[] 1"

@@ -110,15 +110,15 @@ Partial = NumbersPartial | StringsPartial
 
 @dataclasses.dataclass
 class ColumnPartial:
-    """What the samples of one column are, of any kinds.
+    """The samples of one column so far, of any kinds.
 
-    Which kinds can stand together is decided when all samples are there. Otherwise it would depend on the batches.
+    Only all samples together decide which kinds can be counted as one column. A batch alone must not decide it.
 
     Attributes:
         missing: Number of samples that are None or NaN, in lists and among objects.
         nan: Whether one of them is NaN.
         objects: Whether some samples were Python objects, whose dtypes may differ.
-        refused: What stands in the column and cannot be counted; None for nothing.
+        refused: The kind of the samples that cannot be counted; None if there are none.
         strings: The strings; None for none.
         numbers: The numbers of each dtype.
     """
@@ -151,7 +151,7 @@ class ColumnPartial:
             self.numbers[more.dtype] = more
 
     def check(self, name: Any) -> None:
-        """Raise an error if samples of the column `name` cannot stand together, whatever comes later."""
+        """Raise an error if samples of the column `name` are of kinds that no later sample can join."""
         if self.strings is not None and self.numbers:
             raise _other_kind(name, STRINGS, next(iter(self.numbers)))
         if self.refused is not None and (self.strings is not None or self.numbers):
@@ -173,7 +173,7 @@ class ColumnPartial:
         return dataclasses.replace(made, missing=made.missing + self.missing)
 
     def _joined(self, name: Any) -> NumbersPartial:
-        """Return the numbers of all dtypes in one that holds them, as NumPy makes an array of a list."""
+        """Return the numbers of all dtypes converted to a common dtype, as NumPy makes an array of a list."""
         parts = sorted(self.numbers.values(), key=lambda part: str(part.dtype))
         used = [part for part in parts if part.count.any() or part.missing.any()] or parts[:1]
         if len(used) == 1:
@@ -184,7 +184,7 @@ class ColumnPartial:
         if dtype.kind == "f" and len(whole) == len(used) and all((table.lowest or 0) >= 0 for table in signed):
             dtype = np.dtype(np.uint64)
         cut = dtype.kind == "f" and any(table.level for part in whole for table in part.tables)
-        if cut or not self.objects:  # what the cut integers were as floats is not known
+        if cut or not self.objects:  # the floats of integers that were cut are not known
             first, second = [kind for kind in self.numbers if kind in [part.dtype for part in used]][:2]
             raise _other_kind(name, first, second)
         joined, *others = [part.converted(dtype) for part in used]
@@ -241,7 +241,7 @@ def _partial(name: Any, column: Any, axis: str | None) -> ColumnPartial:
 
 
 def _of_objects(name: Any, items: list[Any], axis: str | None) -> ColumnPartial:
-    """Return the partial of Python objects. What one of them counts as does not depend on the others."""
+    """Return the partial of Python objects. Each is counted independently of the others."""
     made = ColumnPartial(objects=True)
     texts: list[str] = []
     numbers: dict[Any, list[np.ndarray]] = {}
