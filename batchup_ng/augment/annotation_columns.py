@@ -73,6 +73,18 @@ class AnnotationColumns:
         columns = [] if none else column_names(option, chosen)
         return [one if isinstance(one, str) else not_negative(option, one) for one in columns]
 
+    def for_columns(self, columns: Sequence[Any]) -> AnnotationColumns:
+        """Return these options for a batch of `columns` by place, which they may name."""
+        placed: dict[str, Any] = {}
+        for option in ("boxes", "box_labels", "masks", "keypoints", "keypoint_labels"):
+            chosen = getattr(self, option)
+            if isinstance(chosen, (list, tuple)):
+                placed[option] = [place_among(option, one, columns) for one in chosen]
+            else:
+                default = LABELS if option == "box_labels" and self.boxes is not None else None
+                placed[option] = place_among(option, chosen, columns, default)
+        return dataclasses.replace(self, **placed)
+
     def taken_from(self, parts: Mapping[Any, Any], sizes: Sequence[tuple[int, int]]) -> Annotations:
         """Return the annotations of a batch whose images have these heights and widths."""
         taken = Annotations(
@@ -141,6 +153,17 @@ class AnnotationColumns:
         for column in self.names("keypoint_labels"):
             key = _key(parts, "keypoint_labels", column)
             taken.keypoint_labels[key] = _belonging(parts, "keypoint_labels", column, counts, "keypoints")
+
+
+def place_among(option: str, chosen: Any, columns: Sequence[Any], default: str | None = None) -> Any:
+    """Return the place among `columns` of the name that an option chose. Without a choice, the place of `default`."""
+    if chosen is None:
+        return columns.index(default) if default in columns else None
+    if isinstance(chosen, str) and chosen not in columns:
+        raise ArgumentError(
+            f"{option} must be one of the columns on=, {list(columns)}, not {chosen!r}; name {chosen!r} there too"
+        )
+    return columns.index(chosen) if isinstance(chosen, str) else chosen
 
 
 def _key(parts: Mapping[Any, Any], option: str, chosen: Any) -> Any:

@@ -12,6 +12,7 @@ Any other array belongs to the caller, and the caller may use it again. The firs
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Collection, Sequence
 from itertools import islice
@@ -23,7 +24,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
 from ..validation import known_names, not_negative
-from .annotation_columns import AnnotationColumns
+from .annotation_columns import AnnotationColumns, place_among
 from .annotations import Annotations
 from .batch_memory import copied
 from .options import ADVICE_ON_AUGMENT_OPTIONS
@@ -247,6 +248,17 @@ class compose(Operation):
             raise ArgumentError("boxes=, masks= and keypoints= must be given to the outer compose; pass them there")
         for operation in self.operations:
             operation.check_annotations(columns)
+
+    def for_columns(self, columns: Sequence[Any]) -> compose:
+        """Return this chain for a call with `columns` by place, which it may know by their names.
+
+        ``source.map(chain, on=columns)`` calls it.
+        """
+        made = copy.copy(self)
+        made.image = place_among("image", self.image, columns, default="image")
+        made.label = place_among("label", self.label, columns, default="label")
+        made.annotations = self.annotations.for_columns(columns)
+        return made
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)

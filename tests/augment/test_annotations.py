@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import augment
+from batchup_ng.errors import ArgumentError
+from batchup_ng.testing.sources import assert_same_batch
 from tests.augment.annotated import FIRST, OPTIONS, SIZE, batch
 from tests.augment.helpers import images, ramp, rng
+from tests.messages import raises
 
 HEIGHT, WIDTH = SIZE
 OUTSIDE = 255
@@ -333,6 +336,30 @@ def test_nothing_that_is_given_is_written_to() -> None:
                     np.testing.assert_array_equal(given_row, kept_row, strict=True)
                     np.testing.assert_array_equal(row, again, strict=True)
                     assert name not in ("image", "boxes", "keypoints") or not np.shares_memory(row, given_row)
+
+
+def test_names_are_found_among_the_columns_of_a_map() -> None:
+    x = {"id": np.arange(7), **batch(7)}
+    chain = augment.compose(augment.flip(), augment.random_crop(20, padding=5), augment.color_jitter(0.4), **OPTIONS)
+    source = bu.ArrayDataSource(x)
+    whole = next(source.map(chain, rng="sample").batch_iterator(7, shuffle=3))
+    names = [name for name in x if name != "id"]
+    for columns in (names, names[::-1]):
+        some = next(source.map(chain, on=columns, rng="sample").batch_iterator(7, shuffle=3))
+        assert_same_batch(some, whole)
+    boxes = {name: x[name] for name in ("image", "boxes", "labels")}
+    by_name, by_place = augment.compose(augment.flip(), boxes="boxes"), augment.compose(augment.flip(), boxes=1)
+    made = [chain.for_columns(list(boxes))(*boxes.values(), rng=rng(7)) for chain in (by_name, by_place)]
+    assert_same_batch(made[0], tuple(by_name(**boxes, rng=rng(7)).values()))
+    assert_same_batch(made[1], made[0])
+
+
+def test_a_name_that_a_map_does_not_take_is_named() -> None:
+    source = bu.ArrayDataSource({"image": images(3), "boxes": [np.zeros((1, 4))] * 3})
+    with raises(ArgumentError):
+        source.map(augment.compose(augment.flip(), boxes="boxes"), on="image", rng="sample")
+    with raises(ArgumentError):
+        source.map(augment.compose(augment.flip(), image="x"), on=["image", "boxes"], rng="sample")
 
 
 def test_without_images_there_are_no_annotations() -> None:
