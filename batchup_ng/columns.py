@@ -135,6 +135,32 @@ def picked(batch: Any, columns: Iterable[Any]) -> Any:
     return taken
 
 
+def result_columns(result: Any, keys: Sequence[Any], name: str) -> Sequence[Any]:
+    """Return the result of the map `name` as one column for each of `keys`."""
+    if isinstance(result, Mapping):
+        if set(result) != set(keys):
+            raise MapResultError(
+                f"map {name!r} returned the columns {_listed(result)}, and must return {_listed(keys)}; pass on= or "
+                f"out= with their names"
+            )
+        result = [result[key] for key in keys]
+    elif len(keys) == 1 and type(result) is not tuple:
+        result = [result]
+    if not isinstance(result, (tuple, list)) or len(result) != len(keys):
+        what = f"{len(result)} columns" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+        raise MapResultError(
+            f"map {name!r} returned {what}, and must return one for each of {_listed(keys)}; return a tuple of so "
+            f"many, or pass on= or out= with other columns"
+        )
+    for key, column in zip(keys, result, strict=True):
+        if not lengths((column,)):
+            raise MapResultError(
+                f"map {name!r} returned a {type(column).__name__} for the column {key!r}; let it return an array with "
+                f"one row for each sample"
+            )
+    return result
+
+
 @dataclasses.dataclass(frozen=True)
 class MappedColumns:
     """The columns that a map takes, and those that its results become."""
@@ -178,28 +204,7 @@ class MappedColumns:
     def put_into(self, batch: Any, result: Any, name: str) -> Any:
         """Return the batch with the result of the map `name` in its columns."""
         targets = self._targets(batch)
-        if isinstance(result, Mapping):
-            if set(result) != set(targets):
-                raise MapResultError(
-                    f"map {name!r} returned the columns {_listed(result)}, and must return {_listed(targets)}; pass "
-                    f"out= with their names"
-                )
-            result = [result[key] for key in targets]
-        elif len(targets) == 1 and type(result) is not tuple:
-            result = [result]
-        if not isinstance(result, (tuple, list)) or len(result) != len(targets):
-            what = f"{len(result)} columns" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
-            raise MapResultError(
-                f"map {name!r} returned {what}, and must return one for each of {_listed(targets)}; return a tuple of "
-                f"so many, or pass out= with other columns"
-            )
-        for key, column in zip(targets, result, strict=True):
-            if not lengths((column,)):
-                raise MapResultError(
-                    f"map {name!r} returned a {type(column).__name__} for the column {key!r}; let it return an array "
-                    f"with one row for each sample"
-                )
-        return self._joined(batch, targets, result)
+        return self._joined(batch, targets, result_columns(result, targets, name))
 
     def _targets(self, batch: Any) -> list[Any]:
         """Return the keys of the columns of results. A new column is at the end."""

@@ -13,6 +13,7 @@ from .derived import (
     RoundsDataSource,
     SampleMapDataSource,
     TakeDataSource,
+    ViewsDataSource,
 )
 from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
@@ -48,6 +49,7 @@ __all__ = [
     "SampleMapDataSource",
     "SubsetDataSource",
     "TakeDataSource",
+    "ViewsDataSource",
     "ZipDataSource",
     "batch_map_concat",
     "batch_map_mean",

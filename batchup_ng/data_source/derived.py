@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..columns import ChosenColumns
@@ -11,6 +11,7 @@ from ..graph.filtered import FilterNode
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
+from ..graph.views import ViewsNode
 from .planned import PlannedDataSource
 from .source import AbstractDataSource, node_of
 
@@ -40,6 +41,15 @@ class ColumnsDataSource(PlannedDataSource, node=ColumnsNode):
 
     def __init__(self, source: AbstractDataSource, columns: ChosenColumns) -> None:
         self._show(ColumnsNode(node_of("source", source), columns))
+
+
+class ViewsDataSource(PlannedDataSource, node=ViewsNode):
+    """A source with several views of each sample of another source: see the method ``views``."""
+
+    def __init__(
+        self, source: AbstractDataSource, fns: Sequence[Callable[..., Any]], *, on: Any = None, out: Any = None
+    ) -> None:
+        self._show(ViewsNode(node_of("source", source), fns, on=on, out=out))
 
 
 class CollateDataSource(PlannedDataSource, node=CollateNode):

@@ -34,6 +34,7 @@ from .looking import columns_of, length_of, looked_at, read_in_order
 from .own_attributes import replaceable
 from .sampled import sample
 from .splitting import split_nodes
+from .views import views
 
 if TYPE_CHECKING:
     from .planned import PlannedDataSource
@@ -121,9 +122,9 @@ class AbstractDataSource:
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
                 depend on the batch size. The seed comes from ``shuffle=``.
-            resizes: Whether `fn` may return more or fewer samples than it receives, such as several views of each.
-                Only maps may follow such a map, because the parts of ``concat``, ``mix``, ``zip`` and composites have
-                one sample for each row. Epochs, ranks and saved states count the planned samples.
+            resizes: Whether `fn` may return more or fewer samples than it receives. Only maps may follow such a map:
+                parts of ``concat``, ``mix``, ``zip`` and composites have one sample for each row. Epochs, ranks and
+                saved states count the planned samples.
 
         Raises:
             ArgumentTypeError: `fn` is not callable.
@@ -281,6 +282,7 @@ class AbstractDataSource:
             pad = PadColumns(*keys_in(form, pad.columns), **options)
         return self.map(pad)
 
+    views = views
     with_images = with_images
     lengths = lengths
 
@@ -431,11 +433,7 @@ class AbstractDataSource:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return the number of samples in an epoch.
-
-        Raises:
-            TypeError: the epoch never ends, or the number is not known.
-        """
+        """Return the number of samples in an epoch. Raise ``TypeError`` if it never ends, or is not known."""
         return length_of(self.node)
 
     def __bool__(self) -> bool:

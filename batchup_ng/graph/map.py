@@ -49,6 +49,12 @@ def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None 
         raise  # an error inside of `fn`
 
 
+def for_columns(fn: Any, on: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function for a call with the columns `on`, by place. Some find what belongs to them by the names."""
+    made: Callable[..., Any] = fn.for_columns(on) if hasattr(type(fn), "for_columns") else fn
+    return made
+
+
 class MapNode(SameOrderNode):
     """A node that applies a function to the batches of another node."""
 
@@ -70,10 +76,7 @@ class MapNode(SameOrderNode):
         super().__init__(source)
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
-        if on is not None and hasattr(type(fn), "for_columns"):  # standardize finds its numbers by the names
-            named: Any = fn
-            fn = named.for_columns(column_names("on", on))
-        self.fn = fn
+        self.fn = fn if on is None else for_columns(fn, column_names("on", on))
         self.on = on
         self.out = out
         self._columns = MappedColumns.checked(on, out, source.form())

@@ -45,6 +45,12 @@ class SampleRng:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def of_view(self, number: int) -> SampleRng:
+        """Return a generator of other rows for view `number` of each sample. View 0 has the rows of this one, from the
+        first draw on.
+        """
+        return SampleRng(word("view", self._key, number) if number else self._key, self.positions, self._views)
+
     def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
         """Return ``(n, *size, each) uint64`` new words, if `bounds` fit them."""
         shape = _shape(size)

@@ -1,161 +1,506 @@
-"""Maps that make more samples of a batch than were planned, or fewer: what is drawn for them, what is marked."""
+"""``source.views``: several views of each sample, each with random numbers of its own."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError
-from batchup_ng.testing.sources import assert_same_batches
+from batchup_ng import augment
+from batchup_ng.data_source.contents import contents_digest
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, BatchError, MapCallError, MapResultError
+from batchup_ng.testing import assert_reproducible
+from batchup_ng.testing.sources import SourceContract, assert_same_batch, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.data_source.source_helpers import stream_of
 from tests.messages import raises
 
-N = 24
-POOLS = {"serial": bu.SerialPool, "threads": bu.WorkerThreadPool}
+N, SIZE = 48, 20
+LARGE = 1 << 40
+SIDES = (20, 32, 50, 64)
+"""Sides of images, of which a batch has 24, 61, 150 and 246 kB: around the 64 KiB from which on memory is lent."""
 
 
-def twice(x: np.ndarray) -> Any:
-    """Two views of each sample, one batch after the other, as contrastive learning has them."""
-    return (np.concatenate([x, x + 100]),)
+def noisy(x: np.ndarray, rng: bu.SampleRng) -> Any:
+    """Add to each sample a large number of its own: ``x`` is what is left of it, and the draw is what was added."""
+    return x + LARGE * rng.integers(1, 1 << 20)
 
 
-def beside(x: np.ndarray) -> Any:
-    return (np.repeat(x, 2),)
+def twice_noisy(x: np.ndarray, rng: bu.SampleRng) -> Any:
+    rng.random(3)
+    return noisy(noisy(x, rng), rng)
 
 
-def two_and_a_half(x: np.ndarray) -> Any:
-    return (np.concatenate([x, x, x[: len(x) // 2]]),)
+def one_by_one(x: np.ndarray, rng: bu.SampleRng) -> Any:
+    return np.array([one + LARGE * int(own.integers(1, 1 << 20)) for one, own in zip(x, rng.generators(), strict=True)])
 
 
-def evens(x: np.ndarray) -> Any:
-    return (x[x % 2 == 0],)
+def negative(x: np.ndarray) -> Any:
+    return -x
 
 
-def drawing(x: np.ndarray, rng: bu.SampleRng) -> Any:
-    return x, rng.random(), [g.integers(1 << 62) for g in rng.generators()]
+def numbers(n: int = N) -> Any:
+    return bu.ArrayDataSource([np.arange(n), np.arange(n) * 3])
 
 
-def drawing_one(x: int, rng: np.random.Generator) -> Any:
-    return x, rng.random()
+def opaque(source: Any) -> Any:
+    """Return the source after a map whose columns are not known before a batch is made."""
+    return source.map(lambda *batch, **parts: parts or batch)
 
 
-def views(make: Any = twice, n: int = N) -> bu.MapDataSource:
-    return bu.ArrayDataSource([np.arange(n)]).map(make, resizes=True).map(drawing, rng="sample")
+def columns_of(source: Any, size: int = SIZE, shuffle: Any = 3, **options: Any) -> list[np.ndarray]:
+    """Return the columns of an epoch, joined, in the order of the first column without noise."""
+    batches = [[*batch.values()] if isinstance(batch, dict) else batch for batch in
+               source.batch_iterator(size, shuffle, **options)]  # fmt: skip
+    columns = [np.concatenate([np.array(part) for part in parts]) for parts in zip(*batches, strict=True)]
+    order = np.argsort(columns[0] % LARGE)
+    return [column[order] for column in columns]
 
 
-def drawn(batches: Any) -> dict[int, float]:
-    """Return the draw of each sample by what it is."""
-    return {int(i): float(u) for x, u, _ in batches for i, u in zip(x, u, strict=True)}
+class TestViewsOfNumbers(SourceContract):
+    def make(self) -> Any:
+        return numbers(37).views(2, noisy, one_by_one)
 
 
-@pytest.mark.parametrize("make", [twice, beside, two_and_a_half, evens])
-@pytest.mark.parametrize("size", [1, 4, 5])
-def test_no_two_rows_share_a_draw(make: Any, size: int) -> None:
-    batches = list(views(make).batch_iterator(size, shuffle=3))
-    for column in (1, 2):
-        draws = np.concatenate([batch[column] for batch in batches])
-        assert len(np.unique(draws)) == len(draws)
-        assert len(draws) == sum(len(batch[0]) for batch in batches)
+# -- where views stand -----------------------------------------------------------------------------------------------
+
+def marked(mark: int, *columns: np.ndarray) -> Any:
+    return tuple([mark * column for column in columns])
 
 
-def test_samples_of_a_mapped_batch_share_no_draw_either() -> None:
-    source = bu.ArrayDataSource([np.arange(N)]).map(twice, resizes=True).map_samples(drawing_one, rng="sample")
-    draws = np.concatenate([u for _, u in source.batch_iterator(5)])
-    assert len(np.unique(draws)) == 2 * N
+MARKS = [functools.partial(marked, 10**i) for i in range(3)]
+"""Functions that draw nothing: of view i the values are 10^i times as large."""
 
 
-def test_views_that_stand_one_after_the_other_do_not_depend_on_the_batch_size() -> None:
-    expected = drawn(views().batch_iterator(4, shuffle=3))
-    assert len(expected) == 2 * N
-    for size in (1, 5, 7, N):
-        assert drawn(views().batch_iterator(size, shuffle=3)) == expected
-    plain = bu.ArrayDataSource([np.arange(N)]).map(lambda x: (x,)).map(drawing, rng="sample")
-    alone = drawn(plain.batch_iterator(6, shuffle=3))
-    assert alone.items() <= expected.items()  # the first view draws as the sample itself
+@given(
+    n=st.integers(1, 3), named=st.booleans(), known=st.booleans(), width=st.integers(1, 4),
+    seed=st.integers(0, 1000), default=st.booleans(),
+)  # fmt: skip
+def test_views_stand_in_place_of_their_columns(
+    n: int, named: bool, known: bool, width: int, seed: int, default: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    names = random.permutation(["image", "mask", "label", "id"]).tolist()[:width]
+    data = {name: np.arange(1, 6) + 100 * i for i, name in enumerate(names)}
+    chosen = random.permutation(width)[: random.integers(1, width + 1)].tolist()
+    on: Any = [names[i] for i in chosen] if named else [i - width * int(random.integers(2)) for i in chosen]
+    if default:
+        on, chosen = None, [names.index("image") if named and "image" in names else 0]
+    source = bu.ArrayDataSource(data if named else list(data.values()))
+    made = (source if known else opaque(source)).views(*MARKS[:n], on=on)
+
+    expected: list[tuple[str, np.ndarray]] = []
+    for i, name in enumerate(names):
+        each = [(f"{name}_{view + 1}", data[name] * 10**view) for view in range(n)]
+        expected += each if i in chosen else [(name, data[name])]
+    batch = next(made.batch_iterator(5))
+    assert_same_batch(batch, dict(expected) if named else tuple([column for _, column in expected]))
+    if known:
+        form = made.node.form()
+        assert list(form) == list(batch if named else range(len(expected)))
+        for key, (name, column) in zip(form, expected, strict=True):
+            assert_same_batch(made.select(key)[:], {name: column} if named else (column,))
+            untouched = name in names
+            assert (made.node.only([key]) is not None) is untouched  # then no view is made
 
 
-@pytest.mark.parametrize("at", [1, 3])
-def test_views_are_the_same_in_any_pool_and_resumed(pools: list[AbstractWorkerPool], at: int) -> None:
-    expected = list(views().batch_iterator(5, shuffle=3))
-    for pool in (bu.SerialPool(), *pools):
-        source = pool.parallel_data_source(views())
-        before = source.batch_iterator(5, shuffle=3)
-        got = [next(before) for _ in range(at)]
-        got += list(source.batch_iterator(5, shuffle=3, state=before.state_dict()))
-        assert_same_batches(got, expected)
+def test_views_have_the_names_of_out() -> None:
+    x = {"image": np.arange(4), "mask": np.arange(4) + 50, "label": np.arange(4) + 90}
+    for source in (bu.ArrayDataSource(x), opaque(bu.ArrayDataSource(x))):
+        made = source.views(*MARKS[:2], out=["weak", "image"])
+        assert_same_batch(made[:], {"weak": x["image"], "image": x["image"] * 10, **dict(list(x.items())[1:])})
+        made = source.views(*MARKS[:2], on=["mask", "image"], out=["m1", "m2", "i1", "i2"])
+        assert list(made[:]) == ["i1", "i2", "m1", "m2", "label"]
+        assert_same_batch(made[:]["m2"], x["mask"] * 10)
 
 
-def test_views_on_ranks_that_pad_have_draws_of_their_own() -> None:
-    expected = drawn(views(n=10).batch_iterator(4, shuffle=3))
-    ranks = [list(views(n=10).batch_iterator(4, shuffle=3, shard=(rank, 2))) for rank in range(2)]
-    for x, u, _ in ranks[0] + ranks[1]:
-        assert len(x) == len(u) == len(np.unique(u))
-        assert {int(i): float(v) for i, v in zip(x, u, strict=True)}.items() <= expected.items()
+def test_columns_of_tuples_that_have_names_keep_them(tmp_path: Any) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for name, colour in (("a/1.png", 10), ("a/2.png", 20), ("b/3.png", 30)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        image.new("RGB", (8, 8), (colour,) * 3).save(tmp_path / name)
+    made = bu.from_folder(tmp_path, 8).views(*[functools.partial(marked, i) for i in (1, 2, 3)])
+    a, b, c, label = made[:]
+    assert_same_batch(made.select("image_3", "image_1", "label")[:], (c, a, label))
+    assert_same_batch(made.labels, label)
+    assert_same_batch(made.rename({i: f"c{i}" for i in range(4)})[:]["c1"], b)
+    again = made.views(*MARKS[:2], on="image_3")
+    assert_same_batch(again.select("image_3_2", "image_2", "label")[:], (c * 10, b, label))
+    small = made.with_images(size=4)
+    assert [part.shape[1:] for part in small[:]] == [(4, 4, 3)] * 3 + [()]
 
 
-def fails_at_six(x: np.ndarray) -> Any:
-    if 6 in x:
-        raise ValueError("no 6")
-    return (x,)
+# -- random numbers --------------------------------------------------------------------------------------------------
 
 
-def test_views_of_what_is_left_of_a_batch_keep_their_draws() -> None:
-    def source() -> bu.ArrayDataSource:
-        return bu.ArrayDataSource([np.arange(N)])
-
-    expected = drawn(source().map(twice, resizes=True).map(drawing, rng="sample").batch_iterator(4))
-    skipping = source().map(fails_at_six).map(twice, resizes=True).map(drawing, rng="sample")
-    with bu.SerialPool() as pool, pytest.warns(bu.SampleWarning):
-        got = drawn(pool.parallel_data_source(skipping, on_error="skip").batch_iterator(4))
-    assert got == {i: u for i, u in expected.items() if i not in (6, 106)}
-
-
-def test_samples_out_of_nothing_are_refused() -> None:
-    with raises(ArgumentError):
-        bu.randomness.BatchKey().sample_rng(3, 0)
+def test_a_view_does_not_depend_on_the_others() -> None:
+    first, second, label = columns_of(numbers().views(2, noisy))
+    assert not (first == second).any()
+    assert_same_batches(columns_of(numbers().map(noisy, on=0, rng="sample")), [first, label])
+    for before in (noisy, twice_noisy, one_by_one):
+        one, other = columns_of(numbers().views(before, 2, noisy))[:2]
+        assert_same_batch(other, second)
+        assert_same_batch(one, columns_of(numbers().map(before, on=0, rng="sample"))[0])
+    assert_same_batch(columns_of(numbers().views(noisy, negative))[0], first)
 
 
-# -- masks ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("fn", [noisy, one_by_one])
+def test_no_two_draws_are_alike(fn: Any) -> None:
+    doubled = numbers(150).map(lambda x, y: (np.concatenate([x, x + 150]), np.tile(y, 2)), resizes=True)
+    for source in (numbers(300), doubled):
+        made = source.views(2, fn).views(2, fn)  # the first view has two more views
+        draws = np.array([columns_of(made, epoch=epoch)[:3] for epoch in (0, 1)]) // LARGE
+        assert len(np.unique(draws)) > 1800 - 10  # of 20 bits: one or two are alike by chance
 
 
-def counted(samples: list[Any]) -> dict[str, np.ndarray]:
-    return {"n": np.array([len(samples)])}
+@pytest.mark.parametrize("size", [1, 7, N])
+def test_neither_batch_size_nor_ranks_nor_a_state_change_a_view(size: int) -> None:
+    source = numbers().map(noisy, on=1, rng="sample").views(2, noisy, 1, one_by_one)
+    expected = columns_of(source)
+    assert_same_batches(columns_of(source, size), expected)
+    of_ranks = [columns_of(source, size, shard=(rank, 2), uneven="drop") for rank in range(2)]
+    for column, *parts in zip(expected, *of_ranks, strict=True):
+        assert set(np.concatenate(parts)) <= set(column)
+    begun = source.batch_iterator(5, 3)
+    head = [next(begun) for _ in range(2)]
+    rest = list(source.batch_iterator(size, 3, state=begun.state_dict()))
+    for column, *of_batches in zip(expected, *head, *rest, strict=True):
+        assert sorted(np.concatenate(of_batches)) == sorted(column)
 
 
-def joined(samples: list[Any]) -> Any:
-    return (np.concatenate([np.repeat(i, 2) for (i,) in samples]),)
+def test_a_lazy_filter_changes_no_view_of_the_samples_that_are_left() -> None:
+    views, kept = (2, noisy, one_by_one), np.arange(N) % 3 != 1
+    below = numbers().filter(lambda x, y: x % 3 != 1, lazy=True).views(*views)
+    assert_same_batches(columns_of(below), [column[kept] for column in columns_of(numbers().views(*views))])
+    above = numbers().views(*views).filter(lambda a, b, c, y: a % LARGE % 3 != 1, lazy=True)
+    expected = columns_of(numbers().views(*views).map(lambda *batch: batch))
+    assert_same_batches(columns_of(above), [column[kept] for column in expected])
 
 
-@pytest.mark.parametrize("collate", [counted, joined])
-@pytest.mark.parametrize("pool", [None, "serial", "threads"])
-def test_a_mask_is_of_the_samples_that_were_planned(collate: Any, pool: str | None) -> None:
-    source: Any = bu.ArrayDataSource([np.arange(10)]).collate(collate)
-    masks = []
-    for rank in range(3):
-        with POOLS[pool or "serial"]() as workers:
-            over = source if pool is None else workers.parallel_data_source(source)
-            masks += [mask for _, mask in over.batch_iterator(4, shard=(rank, 3), pad_mask=True)]
-    assert sum(int(mask.sum()) for mask in masks) == 10
-    assert [len(mask) for mask in masks] == [4, 4, 4]
-    assert [mask.all() for mask in masks] == [True, True, False]
+def test_views_in_other_sources_are_those_of_a_map() -> None:
+    """The first view is that of a map in the same place, whatever is below and above."""
 
+    def viewed(source: Any) -> Any:
+        return source.views(2, noisy)
 
-def test_a_mask_is_of_the_samples_that_are_left() -> None:
-    source = bu.ArrayDataSource([np.arange(10)]).map(fails_at_six).collate(joined)
-    got = []
-    with bu.WorkerThreadPool(2) as pool:
-        skipping = pool.parallel_data_source(source, on_error="skip")
-        for rank in range(2):
-            ranks = skipping.batch_iterator(4, shard=(rank, 2), pad_mask=True)
-            with pytest.warns(bu.SampleWarning) if rank == 1 else contextlib.nullcontext():
-                got += list(ranks)
-    assert [(x[::2].tolist(), mask.tolist()) for x, mask in got] == [
-        ([0, 1, 2, 3], [True] * 4),
-        ([8], [True]),
-        ([4, 5, 7], [True] * 3),
-        ([9], [True]),
+    def mapped(source: Any) -> Any:
+        return source.map(noisy, on=0, rng="sample")
+
+    made: list[Callable[[Any], Any]] = [
+        lambda make: make(numbers()).concat(make(numbers(5))),
+        lambda make: bu.mix(make(numbers()), make(numbers(5)), weights=[3, 1]),
+        lambda make: make(numbers()).zip(numbers()),
+        lambda make: bu.CompositeDataSource([make(numbers()), numbers(30)]),
+        lambda make: make(bu.CompositeDataSource([numbers(), numbers(30)])),
+        lambda make: make(numbers().concat(numbers(5))).take(30),
+        lambda make: make(numbers().cache()).subset(np.arange(3, 40)),
+        lambda make: make(numbers().split([0.5, 0.5], 1)[0]).split([0.5, 0.5], 2)[1],
+        lambda make: make(numbers()).filter(lambda *batch: batch[-1] % 2 == 0),
+        lambda make: make(numbers().repeat(2)),
+        lambda make: make(numbers()).sample(weights=np.ones(N), num_samples=30),
+        lambda make: make(stream_of(N)),
     ]
+    for compose in made:
+        views, plain = compose(viewed), compose(mapped)
+        order = None if not views.is_random_access else 3
+        pairs = zip(views.batch_iterator(7, order), plain.batch_iterator(7, order), strict=True)
+        for (a, b, *others), (x, *rest) in pairs:
+            assert_same_batch((a, *others), (x, *rest))
+            assert_same_batch(b % LARGE, a % LARGE)
+            assert not (a == b).any()
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+KEPT: list[np.ndarray] = []
+
+
+def written(x: np.ndarray, rng: bu.SampleRng) -> Any:
+    x += rng.integers(1, 200, size=(1, 1, 1)).astype(np.uint8)
+    return x
+
+
+def turned(x: np.ndarray) -> Any:
+    return x[:, ::-1]
+
+
+def same(x: np.ndarray) -> Any:
+    return x
+
+
+def blanked(x: np.ndarray) -> Any:
+    result = x.copy()
+    x[...] = 0
+    return result
+
+
+FLIP, IDENTITY = augment.flip(p=1.0), augment.compose()
+FNS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray] | None]] = {
+    "turned": (turned, lambda x: x[:, ::-1]),
+    "blanked": (blanked, lambda x: x),
+    "written": (written, None),
+    "identity": (IDENTITY, lambda x: x),
+    "same": (same, lambda x: x),
+    "flip": (FLIP, lambda x: x[:, :, ::-1]),
+    "cutout": (augment.compose(FLIP, augment.cutout()), None),
+    "crop": (augment.random_crop(16, padding=2), None),
+}
+"""Functions of images, and what they make of them, if that takes no random numbers."""
+
+
+def written_to(*columns: np.ndarray) -> Any:
+    """Write to each column, and fail if that changes another."""
+    for place, column in enumerate(columns):
+        others = [(other, other.copy()) for i, other in enumerate(columns) if i != place]
+        column[...] = place
+        assert all((other == before).all() for other, before in others)
+    return columns
+
+
+def pictures(side: int, n: int = N) -> np.ndarray:
+    return np.random.default_rng(side).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module", params=["direct", "serial", "threads", "processes", "behind"])
+def over(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> Any:
+    """Return what makes views of a source: in a plain loop, in each pool, behind a pool."""
+    kind = request.param
+    pool = {"serial": bu.SerialPool(), "threads": pools[0], "processes": pools[1], "behind": pools[1]}.get(kind)
+    if pool is None:
+        return lambda source, *views, **options: source.views(*views, **options)
+    if kind == "behind":
+        return lambda source, *views, **options: pool.parallel_data_source(source).views(*views, **options)
+    return lambda source, *views, **options: pool.parallel_data_source(source.views(*views, **options))
+
+
+@pytest.mark.parametrize(("first", "side"), [*zip(FNS, SIDES * 2, strict=True)])
+def test_no_function_sees_what_another_one_wrote(first: str, side: int, over: Any) -> None:
+    x = pictures(side)
+    before = x.copy()
+    names = [first, *[name for name in FNS if name != first]]
+    source = bu.ArrayDataSource([x, np.arange(N)])
+    alone = {name: np.concatenate([batch[0] for batch in source.views(FNS[name][0]).batch_iterator(SIZE, 3)])
+             for name in names if FNS[name][1] is None}  # fmt: skip
+    rows = np.concatenate([y for _, y in source.batch_iterator(SIZE, 3)])
+    batches = list(over(source, *[FNS[name][0] for name in names]).batch_iterator(SIZE, 3, epoch=0))
+    for name, *parts in zip(names, *[batch[:-1] for batch in batches], strict=True):
+        made, of = np.concatenate(parts), FNS[name][1]
+        if of is not None:
+            np.testing.assert_array_equal(made, of(x[rows]), err_msg=name)
+        elif name == first:
+            np.testing.assert_array_equal(made, alone[name], err_msg=name)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_views_share_no_memory(side: int) -> None:
+    fns = [fn for fn, _ in FNS.values()]
+    made = bu.ArrayDataSource([pictures(side), np.arange(N)]).views(*fns, IDENTITY, FLIP, written)
+    list(made.map(written_to).batch_iterator(SIZE))
+
+
+def test_images_are_read_once() -> None:
+    read: list[int] = []
+
+    class Counted:
+        shape = (N,)
+
+        def __len__(self) -> int:
+            return N
+
+        def __getitem__(self, rows: Any) -> np.ndarray:
+            read.extend(map(int, rows))
+            return np.asarray(rows)
+
+    list(bu.ArrayDataSource([Counted()]).views(3, noisy, 2, one_by_one).batch_iterator(7, 3))
+    assert sorted(read) == list(range(N))
+
+
+def test_views_are_the_same_wherever_they_are_made(over: Any) -> None:
+    source = bu.ArrayDataSource({"id": np.arange(N), "image": pictures(50), "label": np.arange(N) % 3})
+    views = (2, augment.compose(augment.random_crop(40), augment.flip()), 1, augment.random_crop(16))
+    expected = list(source.views(*views).batch_iterator(SIZE, 3, epoch=1))
+    assert [list(batch) for batch in expected] == [["id", "image_1", "image_2", "image_3", "label"]] * 3
+    iterator = over(source, *views).batch_iterator(SIZE, 3, epoch=1)
+    got = [next(iterator)]
+    got += list(over(source, *views).batch_iterator(SIZE, 3, state=iterator.state_dict()))
+    iterator.close()
+    assert_same_batches(got, expected)
+
+
+def test_views_are_reproducible() -> None:
+    made = numbers().views(2, noisy, 1, one_by_one).map(lambda a, b, c, y: (a, b - c, y))
+    assert_reproducible(made, 5, pools=["threads"])
+
+
+# -- what belongs to images ------------------------------------------------------------------------------------------
+
+
+def scenes() -> Any:
+    boxes = [np.array([[2, 3, 20, 30], [16, 0, 32, 8]])[: i % 3] for i in range(N)]
+    return bu.ArrayDataSource({
+        "id": np.arange(N), "image": pictures(32), "boxes": boxes, "labels": [np.arange(len(each)) for each in boxes],
+        "mask": pictures(32)[..., 0] > 100,
+    })  # fmt: skip
+
+
+def test_boxes_and_masks_move_with_their_view() -> None:
+    colours = augment.compose(augment.cutout(), boxes="boxes", masks="mask")
+    chain = augment.compose(augment.flip(), augment.random_crop(24), boxes="boxes", masks="mask")
+    made = scenes().views(2, chain, colours, on=["image", "boxes", "labels", "mask"])
+    batch = next(made.batch_iterator(SIZE, 3))
+    assert list(batch) == ["id", *[f"{name}_{i}" for name in ("image", "boxes", "labels", "mask") for i in (1, 2, 3)]]
+    first = next(scenes().map(chain, rng="sample").batch_iterator(SIZE, 3))
+    assert_same_batch({name: batch[f"{name}_1"] for name in list(first)[1:]}, dict(list(first.items())[1:]))
+    for i in range(SIZE):  # the white part of an image shows where its mask is
+        for view in (1, 2):
+            crops = {int(mask.sum()) for mask in batch[f"mask_{view}"][i : i + 1]}
+            assert crops == {int((batch[f"image_{view}"][i, ..., 0] > 100).sum())}
+    rows = next(scenes().batch_iterator(SIZE, 3))
+    assert_same_batch(batch["mask_3"], rows["mask"])
+    assert [len(each) for each in batch["boxes_3"]] == [len(each) for each in rows["boxes"]]
+
+
+def test_a_list_that_no_operation_changes_is_not_shared() -> None:
+    def cleared(one: Any, other: Any) -> Any:
+        for each in one:
+            each[...] = 9
+        return one, other
+
+    colours = augment.compose(augment.cutout(), boxes="boxes")
+    made = scenes().views(2, colours, on=["image", "boxes", "labels"])
+    batch = made.map(cleared, on=["labels_1", "labels_2"])[:]
+    assert all((each == np.arange(len(each))).all() for each in batch["labels_2"])
+
+
+# -- other samples ---------------------------------------------------------------------------------------------------
+
+
+def shouted(texts: Any, rng: bu.SampleRng) -> Any:
+    return [text.upper() if loud else text for text, loud in zip(texts, rng.bernoulli(), strict=True)]
+
+
+def test_views_of_texts_and_of_lists() -> None:
+    texts = [f"word {i}" for i in range(N)]
+    made = bu.ArrayDataSource([texts]).views(2, shouted)
+    for one, other in made.batch_iterator(SIZE):
+        assert [text.lower() for text in one] == [text.lower() for text in other]
+        assert one != other
+    ragged = bu.ArrayDataSource({"ids": bu.Ragged.from_rows([np.arange(i % 4) for i in range(N)]), "y": np.arange(N)})
+    made = ragged.views(lambda ids: [row[::-1] for row in ids], lambda ids: [row.__iadd__(1) for row in ids])
+    batch = made.pad("ids_1", "ids_2")[4:8]
+    assert batch["ids_1"].tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0], [2, 1, 0]]
+    assert batch["ids_2"].tolist() == [[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 3]]
+
+
+def test_an_iterator_has_views() -> None:
+    def batches() -> Iterator[Any]:
+        for start in range(0, N, 7):
+            yield (np.arange(start, min(start + 7, N)),)
+
+    one, other = columns_of(bu.IteratorDataSource(batches()).views(2, noisy), shuffle=None)
+    assert_same_batch(one, columns_of(numbers().map(noisy, on=0, rng="sample"), shuffle=None)[0])
+    assert not (one == other).any()
+
+
+def test_the_file_of_a_filter_counts_all_functions() -> None:
+    digests = [contents_digest(numbers().views(*views).node) for views in
+               [(noisy, negative), (noisy, same), (2, noisy), (noisy, negative), (negative, noisy)]]  # fmt: skip
+    assert digests[0] == digests[3]
+    assert len(set(digests)) == 4
+
+
+def test_a_repr_names_the_functions() -> None:
+    shown = repr(numbers().views(2, FLIP, noisy, on=1))
+    assert shown.startswith(f"<ViewsDataSource: {N} samples, fns=views(2, flip, noisy), on=1, of <ArrayDataSource:")
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+WRONG: list[tuple[Any, Any, dict[str, Any]]] = [
+    (ArgumentTypeError, (), {}),
+    (ArgumentTypeError, (2,), {}),
+    (ArgumentTypeError, (noisy, 2), {}),
+    (ArgumentTypeError, (2, 3, noisy), {}),
+    (ArgumentTypeError, (True, noisy), {}),
+    (ArgumentTypeError, (2.0, noisy), {}),
+    (ArgumentTypeError, ([noisy, noisy],), {}),
+    (ArgumentTypeError, (None, noisy), {}),
+    (ArgumentTypeError, ("noisy",), {}),
+    (ArgumentTypeError, (2, augment.flip), {}),
+    (ArgumentTypeError, (2, noisy), {"rng": "sample"}),
+    (ArgumentTypeError, (2, noisy), {"names": ["a", "b"]}),
+    (ArgumentError, (0, noisy), {}),
+    (ArgumentError, (-1, noisy), {}),
+    (ArgumentError, (2, negative), {}),
+    (ArgumentError, (2, lambda x: x), {}),
+    (ArgumentError, (negative, noisy, negative), {}),
+    (ArgumentError, (2, noisy), {"on": "no"}),
+    (ArgumentError, (2, noisy), {"on": []}),
+    (ArgumentError, (2, noisy), {"out": "a"}),
+    (ArgumentError, (2, noisy), {"out": ["a", "a"]}),
+    (ArgumentError, (2, noisy), {"out": ["a", "b", "c"]}),
+    (ArgumentError, (2, noisy), {"out": ["a", 1]}),
+    (ArgumentError, (2, noisy), {"out": ["a", "label"]}),
+    (ArgumentError, (2, augment.compose(FLIP, boxes="boxes")), {}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WRONG)))
+def test_wrong_arguments_are_refused_at_once(case: int) -> None:
+    kind, views, options = WRONG[case]
+    with raises(kind):
+        bu.ArrayDataSource({"image": np.arange(3), "label": np.arange(3)}).views(*views, **options)
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    source = bu.ArrayDataSource({"image": np.arange(3), "image_2": np.arange(3)})
+    with raises(ArgumentError):
+        source.views(2, noisy)
+    with raises(BatchError):
+        next(opaque(source).views(2, noisy).batch_iterator(3))
+
+
+def test_tuples_have_no_names() -> None:
+    for options in ({"out": ["a", "b"]}, {"on": "image"}, {"on": 2}, {"on": [0, -2]}):
+        with raises(ArgumentError):
+            numbers().views(2, noisy, **options)
+
+
+def test_what_a_function_returns_is_checked(pools: list[AbstractWorkerPool]) -> None:
+    def two(x: Any) -> Any:
+        return x, x
+
+    def fewer(x: Any) -> Any:
+        return x[1:]
+
+    def nothing(x: Any) -> Any:
+        return None
+
+    def takes_both(x: Any, y: Any) -> Any:
+        return x
+
+    for wrong, kind in ((two, MapResultError), (fewer, MapResultError), (nothing, MapResultError),
+                        (takes_both, MapCallError)):  # fmt: skip
+        for source in (numbers(), pools[0].parallel_data_source(numbers())):
+            made = source.views(noisy, wrong)
+            made = made if source is not numbers() else pools[0].parallel_data_source(made)
+            if wrong is fewer and type(source) is not bu.ArrayDataSource:
+                continue  # behind a pool a map may return anything
+            with raises(kind):
+                next(made.batch_iterator(4))
+
+
+def test_an_error_names_the_functions() -> None:
+    def fails(x: Any, rng: Any) -> Any:
+        raise ValueError("no such colour")
+
+    with raises(BatchError) as raised:
+        next(numbers().views(noisy, fails).batch_iterator(4))
+    assert raised.value.op == "views(noisy, fails)"

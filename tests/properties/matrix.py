@@ -111,6 +111,7 @@ def views() -> dict[str, Any]:
     return {
         "twice": twice,
         "beside": source.map(beside_its_change, rng="sample"),
+        "of views": source.views(2, augment.compose(FLIP, augment.cutout())).map(changed_again, rng="sample"),
         "in a chain": source.map(FLIP, rng="sample").map(seen_twice, rng="sample").map(changed_again, rng="sample"),
         "in place": twice.map(written_to).map(augment.compose(flip, augment.cutout()), rng="sample"),
         "of a constant": source.map(beside_what_stays).map(flip, rng="sample").map(changed_again, rng="sample"),
