@@ -159,9 +159,10 @@ def place_among(option: str, chosen: Any, columns: Sequence[Any], default: str |
     """Return the place among `columns` of the name that an option chose. Without a choice, the place of `default`."""
     if chosen is None:
         return columns.index(default) if default in columns else None
-    if isinstance(chosen, str) and chosen not in columns:
+    if chosen not in (columns if isinstance(chosen, str) else range(len(columns))):
         raise ArgumentError(
-            f"{option} must be one of the columns on=, {list(columns)}, not {chosen!r}; name {chosen!r} there too"
+            f"{option} must be one of the columns on=, {list(columns)}, or its place among them, not {chosen!r}; name "
+            f"it there too"
         )
     return columns.index(chosen) if isinstance(chosen, str) else chosen
 

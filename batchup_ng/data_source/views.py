@@ -43,7 +43,7 @@ def views(
     Raises:
         ArgumentTypeError: an argument is neither a function nor a number before a function.
         ArgumentError: a number is below 1; there is no such column, or a view would have the name of another column;
-            or several views are of one function that takes no ``rng=``, so that they would be equal.
+            or one function without ``rng=`` makes several views, which would be equal.
         MapCallError, MapResultError: when a batch is made: as for :meth:`map`.
 
     >>> import numpy as np, batchup_ng as bu

@@ -1,8 +1,8 @@
 """The node that replaces columns by several views of them, each made by a function.
 
-Each view draws from a stream of its own, and takes what the source read once. No function sees what another one wrote,
-and no view shares memory with another one: the operations of ``batchup_ng.augment`` do not write to what they are
-given, and any other function gets a copy.
+The source reads a batch once for all views. Each view draws from a stream of its own. No view shares memory with
+another view, and no function sees a change that another function made: the operations of ``batchup_ng.augment`` do not
+write to their arguments, and any other function gets a copy.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class ViewColumns(MappedColumns):
     """The columns that views are made of, and the names of the views.
 
     Attributes:
-        on: The columns; none if only a batch shows which column has the images.
-        out: The names of the views in a dict, all of the first column before those of the second.
+        on: The columns. Empty: the images, if only a batch shows which column has them.
+        out: The names of the views in a dict: first all views of the first column. None: the default names.
         fns: The names of the functions.
     """
 
@@ -169,6 +169,6 @@ def _image_in(batch: Any) -> Any:
 def _takes_rng(fn: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # it has no signature
-        return True
+    except ValueError:  # it has no signature, as some functions in C
+        return False
     return "rng" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())

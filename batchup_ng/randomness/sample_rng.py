@@ -46,9 +46,7 @@ class SampleRng:
         return len(self._rows)
 
     def of_view(self, number: int) -> SampleRng:
-        """Return a generator of other rows for view `number` of each sample. View 0 has the rows of this one, from the
-        first draw on.
-        """
+        """Return the generator for view `number` of each sample. View 0 begins with the first draws of this one."""
         return SampleRng(word("view", self._key, number) if number else self._key, self.positions, self._views)
 
     def _words(self, size: Any, each: int = 1, **bounds: Any) -> np.ndarray:
