@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 ELSEWHERE = {"rng": "leave it out: functions that take rng= get a SampleRng, with rows of its own for each view"}
 
+OF_ONE_IMAGE = ("albumentations", "torchvision")
+"""Libraries whose transforms ``batchup_ng.augment`` has operations for, of the same name."""
+
 
 @validation.known_names(ELSEWHERE)
 def views(
@@ -60,6 +63,12 @@ def _functions(given: tuple[Any, ...]) -> list[Callable[..., Any]]:
     fns: list[Callable[..., Any]] = []
     number = None
     for place, each in enumerate(given):
+        library = type(each).__module__.partition(".")[0]
+        if library in OF_ONE_IMAGE:
+            raise ArgumentTypeError(
+                f"views[{place}] must be a function of a batch, not {type(each).__name__} of {library}, which takes "
+                f"one image; pass augment.{library}(transform)"
+            )
         if callable(each) and not isinstance(each, type):
             fns += [each] * (1 if number is None else number)
             number = None
