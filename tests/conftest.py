@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import compileall
+import functools
 import gc
 import os
 import re
@@ -37,8 +38,8 @@ fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker end
 fork_server.SERVER_TIMEOUT = 60.0  # until a pool that is closed in its start kills the server of all
 serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
 
-WITHOUT_LIBRARIES = ("faults", "memory", "properties", "randomness", "resume", "sampling", "testing", "work_pool")
-"""The rooms that work in the same way whether or not an optional library is installed, unless a test names one."""
+LIBRARY = rf"\b(?:{'|'.join(OPTIONAL)})\b"
+"""Matches the name of an optional library."""
 
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""
@@ -50,20 +51,25 @@ EXAMPLES = {"quick": 8, "thorough": 1000}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
-    parser.addoption("--with-libraries", action="store_true", help="leave out what is the same without any library")
+    parser.addoption("--with-libraries", action="store_true", help="leave out files that name no optional library")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``--with-libraries``, leave out the files of tests that run in the same way where no library is."""
-    if not config.getoption("--with-libraries") or collection_path.suffix != ".py":
+    """With ``--with-libraries``, leave out the files of tests that name no library, which then changes nothing."""
+    if not config.getoption("--with-libraries") or not collection_path.match("test_*.py"):
         return None
-    if not set(WITHOUT_LIBRARIES).intersection(collection_path.relative_to(config.rootpath).parts[1:-1]):
-        return None
-    text = collection_path.read_text()
-    scenes = [file.read_text() for file in collection_path.parent.glob("scenes/*.py") if f" {file.stem}" in text]
-    named = re.search(rf"\b({'|'.join(OPTIONAL)})\b", "\n".join([text, *scenes]))
-    return None if named or "ray" in collection_path.parts else True
+    imports = rf"^ *(?:from|import) .*\b(?:{'|'.join(_helpers_with_libraries())})\b"
+    files = {collection_path, collection_path.with_name("conftest.py")} - {Path(__file__)}
+    texts = [file.read_text() for file in files if file.exists()]
+    return None if re.search(rf"{LIBRARY}|{imports}", "\n".join(texts), re.MULTILINE) else True
+
+
+@functools.cache
+def _helpers_with_libraries() -> set[str]:
+    """Return the names of modules that tests import and that name a library."""
+    files = [file for file in Path(__file__).parent.rglob("[!_]*.py") if not file.match("test_*.py")]
+    return {file.stem for file in files if re.search(LIBRARY, file.read_text())} - {"conftest", "libraries"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -16,7 +16,6 @@ import pytest
 
 import batchup_ng
 from batchup_ng import testing
-from tests.extent import quick
 from tests.short_folder import short_folder
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -30,7 +29,6 @@ NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
 }  # fmt: skip
-QUICK = ("quickstart",)
 LONGEST = 7000
 """Seconds after which a program is ended; the time limit of a test is shorter, and depends on its length."""
 MARK = "-- next block --"
@@ -53,7 +51,8 @@ def blocks_of(page: str) -> list[tuple[str, str | None]]:
     return blocks
 
 
-@pytest.mark.parametrize("page", quick(QUICK, RUN_PAGES))
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", RUN_PAGES)
 def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
     for module in NEEDS.get(page, ()):
         pytest.importorskip(module, reason=f"docs/{page}.md needs {module}, which is not installed")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.extent import quick
 from tests.short_folder import short_folder
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
@@ -62,14 +61,6 @@ LAST_LINE = {
     "train_and_validate": r"stopped after \d+ epochs; threads left: 0",
 }
 
-# Those that take longest run with --thorough, of which .ci/run makes a step.
-LONG = {
-    "after_torch", "before_torch", "decode_once", "digits", "distributed", "folder_of_pictures",
-    "hugging_face_trainer", "images_of_different_sizes", "jax_checkpoint", "jax_digits", "keras_digits",
-    "lightning_resume", "predict", "ray_train", "resume", "semi_supervised",
-    "table_of_pictures", "tf_data", "torch_checkpoint", "torch_ddp", "torch_digits", "train_and_validate",
-}  # fmt: skip
-
 # Folders of settings, logs or compiled code that Keras, Ray and torch make, of which we know nothing.
 OTHERS_LEAVE = ("keras", "ray", "torch")
 
@@ -93,9 +84,8 @@ def folder() -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.parametrize(
-    "path", quick([path for path in EXAMPLES if path.stem not in LONG], EXAMPLES), ids=lambda path: path.stem
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_its_result(path: Path, folder: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
     if absent:

@@ -22,6 +22,15 @@ def calls(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:
         yield from calls(child, getattr(child, "name", "") if isinstance(child, SCOPES) else function)
 
 
+def called(call: ast.Call) -> str:
+    """Return the name of what is called, ``name`` or ``module.name``; "" for any other expression."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id
+    of_module = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    return f"{function.value.id}.{function.attr}" if of_module else ""
+
+
 def callers(tree: ast.Module) -> set[str]:
     """Return the names of the functions that call ``raises`` or ``warns`` of ``messages.py``."""
     imported = {
@@ -30,7 +39,8 @@ def callers(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module == "tests.messages"
         for alias in node.names
     }
-    return {name for name, call in calls(tree) if ast.unparse(call.func) in imported & {"raises", "warns"}}
+    imported &= {"raises", "warns"}
+    return {name for name, call in calls(tree) if imported and called(call) in imported}
 
 
 def matches(tree: ast.Module) -> list[int]:
@@ -39,7 +49,7 @@ def matches(tree: ast.Module) -> list[int]:
     return [
         call.lineno
         for _, call in calls(tree)
-        if ast.unparse(call.func) in names and any(keyword.arg == "match" for keyword in call.keywords)
+        if called(call) in names and any(keyword.arg == "match" for keyword in call.keywords)
     ]
 
 

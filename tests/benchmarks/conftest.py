@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,13 @@ from benchmarks.workloads.base import Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(autouse=True, scope="session")
+def extra() -> None:
+    """Skip all where the extra of the benchmarks is not installed: nobody runs them there."""
+    if find_spec("matplotlib") is None:
+        pytest.skip("the extra 'benchmarks' is not installed")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
 from batchup_ng.loader import POOLS
-from tests.extent import quick, thorough
+from tests.extent import quick
 from tests.messages import raises
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +40,10 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits, "load_digits", lambda: first)
 
 
-@pytest.mark.parametrize("pool", ["auto", thorough("serial"), thorough("threads"), thorough("processes")])
-def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path, in_full: bool) -> None:
-    done = run(tmp_path, "demo", "--pool", pool, *([] if in_full else ["--epochs", "6"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("pool", ["auto", *POOLS])
+def test_the_demo_reaches_its_accuracy(pool: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "demo", "--pool", pool)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert float(re.fullmatch(r"test accuracy (\S+) \(0\.95 reached\)", lines[-1])[1]) >= 0.95

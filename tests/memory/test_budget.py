@@ -24,6 +24,7 @@ from batchup_ng.memory.leases import BufferPool
 from batchup_ng.work_pool.prefetch_buffer import ByteBound
 from batchup_ng.work_pool.processes import shared_arrays
 from batchup_ng.work_pool.processes.shared_memory import Arena, SlotPool
+from tests.extent import quick
 from tests.messages import raises, warns
 from tests.work_pool.processes.serialization_helpers import crossing
 
@@ -438,7 +439,7 @@ with bu.WorkerProcessPool(2) as pool:
 """
 
 
-@pytest.mark.parametrize("limit", ["BATCHUP_NG_MEMORY", "RLIMIT_AS"])
+@pytest.mark.parametrize("limit", quick(["BATCHUP_NG_MEMORY"], ["RLIMIT_AS"]))
 def test_a_program_stays_within_its_limit(limit: str, tmp_path: Path) -> None:
     """Six columns of 64 MB decoded each, and chunks may take all of them."""
     np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.int32, (256, 1 << 16)).flush()
