@@ -157,7 +157,7 @@ def check_boxes(log: Log, library: str) -> None:
             row = int(image[0, 0, 2] / 4)
             assert image.shape == (48, 48, 3)
             bright = np.zeros((48, 48), bool)
-            for box, label in zip(boxes, np.int64(sample["labels"]), strict=True):
+            for box, label in zip(boxes, np.asarray(sample["labels"], int), strict=True):
                 left, top, right, bottom = np.rint(box).astype(int)
                 bright[top:bottom, left:right] = True
                 assert label // 10 == row

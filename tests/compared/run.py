@@ -1,6 +1,7 @@
 """Run programs of docs/compared, with a module `model` that keeps their batches.
 
-Arguments: the file for the results, then `task_library` for each program. The programs read files of the current folder.
+Arguments: the file for the results, then `task_library` for each program. They read files of the
+current folder.
 """
 
 from __future__ import annotations
