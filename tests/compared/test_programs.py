@@ -23,11 +23,12 @@ NEEDS = {
     "hugging_face": ("datasets", "torch", "torchvision", "transformers"), "grain": ("grain",),
 }  # fmt: skip
 """What a library's programs import."""
-NEEDS_OF_TASKS = {"large_file": ("h5py",), "lengths": ("pandas", "pyarrow"), "boxes": ("pandas",)}
+NEEDS_OF_TASKS = {"large_file": ("h5py",), "lengths": ("pyarrow",)}
 NEEDS_OF_PROGRAMS = {
-    "columns_torch": ("pandas",), "columns_tf_data": ("pandas",), "columns_grain": ("pandas",),
-    "boxes_batchup_ng": ("narwhals",),
-}  # fmt: skip
+    f"{task}_{library}": ("pandas",)
+    for task in ("columns", "lengths", "boxes")
+    for library in ("torch", "tf_data", "grain")
+} | {"boxes_batchup_ng": ("narwhals", "pandas")}
 TOGETHER = (("batchup_ng",), ("torch", "hugging_face"), ("tf_data",), ("grain",))
 """Libraries that share an interpreter, since they import the same."""
 LONGEST = 800
