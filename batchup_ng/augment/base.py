@@ -33,7 +33,7 @@ from .ranges import number
 
 
 class Operation:
-    """A function of a batch, for ``source.map(operation, rng="sample")``.
+    """A function of a batch, for ``source.map(operation)``.
 
     It takes the parts of a batch, by place or by name, and returns the same parts with the images changed. The images
     are the part ``"image"`` of a dict, else the first part: an array ``(n, height, width, channels)``, or ``(n, height,
@@ -42,7 +42,7 @@ class Operation:
     rounded and clipped; `float32` is not clipped.
 
     Raises:
-        ArgumentTypeError: the images are no such array, or ``rng="sample"`` is missing.
+        ArgumentTypeError: the images are no such array, or a call without ``rng=`` needs random numbers.
         ArgumentError: the images have a shape that the operation cannot take.
     """
 
@@ -50,6 +50,11 @@ class Operation:
     random: ClassVar[bool] = True
     in_place: ClassVar[bool] = False  # whether it may write to its input images
     last: bool = False  # whether no operation can take the result
+
+    @property
+    def default_rng(self) -> str | None:
+        """What ``source.map(operation)`` takes for ``rng=``: ``"sample"`` for an operation that draws numbers."""
+        return "sample" if self.random else None
 
     def __call__(self, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         """Return the batch as a tuple, or as a dict if its parts were given by name."""
@@ -242,6 +247,10 @@ class compose(Operation):
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
+
+    @property
+    def default_rng(self) -> str | None:
+        return "sample" if any(operation.random for operation in self.operations) else None
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         if self.annotations.given:

@@ -121,7 +121,8 @@ class AbstractDataSource:
             rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
                 batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
                 draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
-                depend on the batch size. The seed comes from ``shuffle=``.
+                depend on the batch size. The seed comes from ``shuffle=``. Default: ``"sample"`` for operations of
+                ``batchup_ng.augment`` that draw numbers, else none.
             resizes: Whether `fn` may return more or fewer samples than it receives. Only maps may follow such a map:
                 parts of ``concat``, ``mix``, ``zip`` and composites have one sample for each row. Epochs, ranks and
                 saved states count the planned samples.

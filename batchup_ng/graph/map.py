@@ -83,6 +83,8 @@ class MapNode(SameOrderNode):
         self._after_filter = source.traits.filters
         self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)
+        if rng is None and self._gives_columns:
+            self.rng = getattr(fn, "default_rng", None)  # operations of batchup_ng.augment have it
         self.resizes = validation.true_or_false("resizes", resizes)
         if resizes and on is not None:
             raise ArgumentError("resizes must be False with on=, because the other columns keep their samples")

@@ -96,8 +96,22 @@ def test_in_a_source_by_place_and_by_name() -> None:
     (named,) = bu.ArrayDataSource({"x": x, "y": y}).map(chain, rng="sample").batch_iterator(10, shuffle=3)
     np.testing.assert_array_equal(named["x"], a)
     np.testing.assert_array_equal(named["y"], b)
+
+
+def test_a_map_of_an_operation_that_draws_has_random_numbers_for_each_sample() -> None:
+    x = images(10)
+    source = bu.ArrayDataSource({"image": x, "y": np.arange(10)})
+    chain = augment.compose(augment.flip(), augment.normalize(0, 1))
+    for operation in (augment.flip(), chain, augment.choose(augment.blur(), augment.flip())):
+        (expected,) = source.map(operation, rng="sample").batch_iterator(10, shuffle=3)
+        for same in (source.map(operation), source.map(operation, on="image"), bu.MapDataSource(source, operation)):
+            (found,) = same.batch_iterator(10, shuffle=3)
+            np.testing.assert_array_equal(found["image"], expected["image"], strict=True)
+    assert augment.normalize(0, 1).default_rng is None
     with raises(ArgumentTypeError):
-        next(bu.ArrayDataSource([x]).map(chain).batch_iterator(4))
+        augment.flip()(x)
+    with raises(ArgumentTypeError):
+        next(source.map(augment.flip(), rng="batch").batch_iterator(4))
 
 
 def test_images_without_channels_have_one() -> None:
