@@ -36,43 +36,44 @@ def new_network():
     return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(48 * 4 * 4, 10))
 
 
-def loss_of(network, x, y, views=None):
+def loss_of(network, image, label, weak=None, strong=None):
     """Return the loss of labelled images, and of the strong views whose weak views the network is sure of."""
-    if views is None:
-        return cross_entropy(network(x), y)
-    outputs = network(torch.cat([x, views["weak"], views["strong"]]))
-    of_weak, of_strong = outputs[len(x) :].chunk(2)
+    if weak is None:
+        return cross_entropy(network(image), label)
+    outputs = network(torch.cat([image, weak, strong]))
+    of_weak, of_strong = outputs[len(image) :].chunk(2)
     confidence, guess = of_weak.detach().softmax(1).max(1)
     unlabelled = (cross_entropy(of_strong, guess, reduction="none") * (confidence > SURE)).mean()
-    return cross_entropy(outputs[: len(x)], y) + unlabelled
+    return cross_entropy(outputs[: len(image)], label) + unlabelled
 
 
-def trained_accuracy(train, test, with_unlabelled):
+def trained_accuracy(train, test):
     """Train a network, keep a moving average of its weights, and return the average's accuracy."""
     network = new_network()
     smooth = torch.optim.swa_utils.get_ema_multi_avg_fn(0.99)
     average = torch.optim.swa_utils.AveragedModel(network, multi_avg_fn=smooth, use_buffers=True)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
     with bu.Loader(train, 16, shuffle=SEED) as loader:
-        for (x, y), views in to_torch(loader).epochs(EPOCHS):
+        for batch in to_torch(loader).epochs(EPOCHS):
             optimiser.zero_grad()
-            loss_of(network, x, y, views if with_unlabelled else None).backward()
+            loss_of(network, **batch).backward()
             optimiser.step()
             average.update_parameters(network)
     average.eval()
     with torch.no_grad():
         batches = to_torch(test.map(to_network).batch_iterator(256))
-        return sum(int((average(x).argmax(1) == y).sum()) for x, y in batches) / len(test)
+        return sum(int((average(x["image"]).argmax(1) == x["label"]).sum()) for x in batches) / len(test)
 
 
 with tempfile.TemporaryDirectory() as folder:
     write_digits(folder)
-    train, test = bu.from_folder(folder, 8).with_images(mode="L").cache().split([0.75, 0.25], SEED, stratify="label")
+    digits = bu.from_folder(folder, 8).with_images(mode="L").cache().rename({0: "image", 1: "label"})
+    train, test = digits.split([0.75, 0.25], SEED, stratify="label")
     few = np.concatenate([np.flatnonzero(train.labels == label)[:EACH] for label in range(10)])
-    # The labelled digits repeat without end. A batch of 16 of them comes with 64 others; an epoch ends with those.
     labelled = train.subset(few).map(weak, rng="sample").repeat(-1)
-    others = train.subset(np.setdiff1d(np.arange(len(train)), few)).select("image").map(two_views, rng="sample")
-    both = bu.CompositeDataSource([labelled, others.rename({0: "weak", 1: "strong"})], flatten=False, batch_size=[1, 4])
-    alone = trained_accuracy(both, test, with_unlabelled=False)
-    together = trained_accuracy(both, test, with_unlabelled=True)
+    others = train.subset(np.setdiff1d(np.arange(len(train)), few)).select("image")
+    views = others.map(two_views, rng="sample", on="image", out=["weak", "strong"]).drop("image")
+    # A batch of 16 labelled digits comes with 64 others. An epoch ends with the others.
+    both = bu.CompositeDataSource([labelled, views], batch_size=[1, 4])
+    alone, together = trained_accuracy(labelled.take(len(others) // 4), test), trained_accuracy(both, test)
 print(f"test accuracy {alone:.3f} from {len(few)} labelled digits, {together:.3f} with {len(others)} others")
