@@ -23,11 +23,14 @@ RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "past_one_machine", "reproducibility",
     "checkpoints", "faults", "caching", "storage", "recipes_storage", "frameworks", "images", "augmentation",
     "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
-    "coming_from_keras",
+    "coming_from_keras", "cheat_sheet",
+    "task_classification", "task_tabular_images", "task_text", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
+    "cheat_sheet": ("jax", "keras", "torch"), "task_classification": ("torch",), "task_tabular_images": ("torch",),
+    "task_text": ("torch",), "task_contrastive": ("cv2", "torch"), "task_semi_supervised": ("cv2", "torch"),
 }  # fmt: skip
 LONGEST = 7000
 """Seconds after which a program is ended; the time limit of a test is shorter, and depends on its length."""
