@@ -21,11 +21,6 @@ view = augment.compose(
 )
 
 
-def two_views(image, rng):
-    """Return two views of each image, with other random numbers for each."""
-    return view(image, rng=rng)[0], view(image, rng=rng)[0]
-
-
 def contrastive_loss(first, second):
     """Return NT-Xent: which of the other 2n - 1 views is the partner? (Chen et al., SimCLR, ICML 2020)."""
     vectors = normalize(torch.cat([first, second]), dim=1)

@@ -30,7 +30,8 @@ NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
     "cheat_sheet": ("jax", "keras", "torch"), "task_classification": ("torch",), "task_tabular_images": ("torch",),
-    "task_text": ("torch",), "task_contrastive": ("cv2", "torch"), "task_semi_supervised": ("cv2", "torch"),
+    "task_text": ("tokenizers", "torch"), "task_contrastive": ("cv2", "torch"),
+    "task_semi_supervised": ("cv2", "torch"),
 }  # fmt: skip
 LONGEST = 7000
 """Seconds after which a program is ended; the time limit of a test is shorter, and depends on its length."""
