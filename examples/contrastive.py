@@ -62,7 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
     train, test = digits.split([0.75, 0.25], SEED, stratify="label")
     before = accuracy_of_nearest(train, test)
 
-    pairs = train.select("image").map(two_views, rng="sample", on="image", out=["first", "second"])
+    pairs = train.select("image").views(2, view, out=["first", "second"])
     with bu.Loader(pairs, 128, shuffle=SEED, drop_last=True) as loader:
         for batch in bu.watch(to_torch(loader)).epochs(EPOCHS):
             loss = contrastive_loss(head(encoder(batch["first"])), head(encoder(batch["second"])))

@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
     pictures = bu.from_folder(root, SIDE, exclude=bad)
     print(pictures.report)
     train, test = bu.split(pictures.cache(), [0.75, 0.25], SEED, stratify="label")
-    with bu.Loader(train.map(training, rng="sample"), 32, shuffle=SEED) as loader:
+    with bu.Loader(train.map(training), 32, shuffle=SEED) as loader:
         batches = bu.watch(to_torch(loader))
         for _ in range(EPOCHS):
             for x, y in batches:

@@ -21,11 +21,6 @@ strong = augment.compose(
 )
 
 
-def two_views(image, rng):
-    """Return a weak and a strong view of each image."""
-    return weak(image, rng=rng)[0], strong(image, rng=rng)[0]
-
-
 def new_network():
     """Return two convolutions and a linear layer, with the same first weights each time."""
     torch.manual_seed(SEED)
@@ -70,9 +65,9 @@ with tempfile.TemporaryDirectory() as folder:
     digits = bu.from_folder(folder, 8).with_images(mode="L").cache().rename({0: "image", 1: "label"})
     train, test = digits.split([0.75, 0.25], SEED, stratify="label")
     few = np.concatenate([np.flatnonzero(train.labels == label)[:EACH] for label in range(10)])
-    labelled = train.subset(few).map(weak, rng="sample").repeat(-1)
+    labelled = train.subset(few).map(weak).repeat(-1)
     others = train.subset(np.setdiff1d(np.arange(len(train)), few)).select("image")
-    views = others.map(two_views, rng="sample", on="image", out=["weak", "strong"]).drop("image")
+    views = others.views(weak, strong, out=["weak", "strong"])
     # A batch of 16 labelled digits comes with 64 others. An epoch ends with the others.
     both = bu.CompositeDataSource([labelled, views], batch_size=[1, 4])
     alone, together = trained_accuracy(labelled.take(len(others) // 4), test), trained_accuracy(both, test)

@@ -49,6 +49,7 @@ MADE: list[tuple[Callable[[], Any], list[AbstractDataSource], str]] = [
     (lambda: ARRAY.map(unchanged, rng="batch"), [ARRAY],
      "runs_user_code uses_shuffle orders_rows draws draws_by_batch"),
     (lambda: ARRAY.map_samples(unchanged, rng="sample"), [ARRAY], "runs_user_code uses_shuffle orders_rows draws"),
+    (lambda: ARRAY.views(2, lambda x, rng: x), [ARRAY], "runs_user_code uses_shuffle orders_rows draws"),
     (lambda: ARRAY.filter(bool, lazy=True), [ARRAY], "runs_user_code uses_shuffle orders_rows resizes filters"),
     (lambda: ARRAY.rename({0: "x"}), [ARRAY], "uses_shuffle orders_rows"),
     (lambda: ARRAY.collate(unchanged), [ARRAY], "runs_user_code uses_shuffle orders_rows"),
