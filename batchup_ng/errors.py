@@ -324,6 +324,10 @@ class RepeatedEpochWarning(RuntimeWarning):
     """Two epochs in a row have the same order and random numbers, because neither was given a number."""
 
 
+class NoEpochLeftWarning(RuntimeWarning):
+    """``loader.epochs(n)`` yields nothing, because the loader has begun its first `n` epochs already."""
+
+
 class RemoteTraceback(Exception):
     """The text of a traceback from another process: the cause of an exception from there.
 

@@ -194,7 +194,8 @@ class Loader:
 
         :attr:`epoch` is the number of the epoch under way. `n` counts from ``start_epoch``, also after
         ``load_state_dict``: a restarted program makes the same call and gets the rest. A loop that ends inside an epoch
-        leaves the rest of it out.
+        leaves the rest of it out. A second call goes on, too: a :class:`~batchup_ng.errors.NoEpochLeftWarning` says so
+        if nothing is left.
 
         Args:
             n: Number of epochs; None for no end.
@@ -209,7 +210,7 @@ class Loader:
         1 [0]
         """
         first = self._shared.first
-        return LoaderEpochs(self, math.inf if n is None else first + validation.not_negative("n", n))
+        return LoaderEpochs(self, first, math.inf if n is None else validation.not_negative("n", n))
 
     def __len__(self) -> int:
         """Return the number of batches of the next iteration: of an epoch, or of the rest of a resumed epoch.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ...error_context import function_name, text_of
-from ...errors import ArgumentTypeError, PoolClosed
+from ...errors import ArgumentTypeError, NoEpochLeftWarning, PoolClosed
+from ...warn import warn_consumer
 
 MAX_REASON = 120
 """Maximum number of characters of an exception's text that the error of a later ``next`` repeats."""
@@ -195,14 +196,20 @@ class LoaderEpochs(IteratorView):
 
     Args:
         loader: The loader.
-        end: The number of the first epoch that does not belong to them.
+        first: The number of the first epoch.
+        n: The number of epochs.
     """
 
-    def __init__(self, loader: Any, end: float) -> None:
+    def __init__(self, loader: Any, first: int, n: float) -> None:
         super().__init__(NoBatches())
         self._loader = loader
-        self._end = end
-        self._next_epoch()
+        self._end = first + n
+        if not self._next_epoch() and n > 0:
+            warn_consumer(
+                f"epochs({n}) yields nothing, because the loader has begun epoch {self._end - 1}, the last one, "
+                f"already; pass the number of all epochs, counted from {first}, or call set_epoch({first}) first",
+                NoEpochLeftWarning,
+            )
 
     def __next__(self) -> Any:
         while True:
