@@ -61,7 +61,18 @@ from .data_source import (
 )
 from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .data_statistics import ColumnStatistics, Statistics, class_weights, standardize, statistics
-from .datasets import FilesDataSource, FilesReport, from_csv, from_file, from_folder, from_table
+from .datasets import (
+    FilesDataSource,
+    FilesReport,
+    from_coco,
+    from_csv,
+    from_file,
+    from_folder,
+    from_pairs,
+    from_table,
+    from_voc,
+    from_yolo,
+)
 from .errors import (
     AccountingError,
     ArgumentError,
@@ -213,10 +224,14 @@ __all__ = [
     "convert",
     "data_source",
     "flat_batch",
+    "from_coco",
     "from_csv",
     "from_file",
     "from_folder",
+    "from_pairs",
     "from_table",
+    "from_voc",
+    "from_yolo",
     "measure_mixing",
     "memory",
     "memory_limit",

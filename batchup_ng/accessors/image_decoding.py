@@ -201,6 +201,58 @@ class ByPillow:
         _turn_upright(self._image)
 
 
+def upright_size(file: IO[bytes], max_pixels: int) -> tuple[int, int]:
+    """Return height and width of the upright image, by its header. `file` is at its beginning.
+
+    An orientation that the file holds behind its pixels, or a TIFF's with an older Pillow, does not count.
+    """
+    image = _open(file, max_pixels)
+    holds = isinstance(image, JpegImagePlugin.JpegImageFile) or not _HOLD_ORIENTATION.isdisjoint(image.info)
+    turned = holds and _orientation_of(image) >= 5
+    size: tuple[int, int] = image.size if turned else image.size[::-1]
+    return size
+
+
+def header_size(file: IO[bytes], max_pixels: int) -> tuple[int, int] | None:
+    """Return :func:`upright_size`, or None if the header cannot be read."""
+    try:
+        return upright_size(file, max_pixels)
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow may raise anything for a broken file
+        raise_if_of_signal_handler(error)
+        return None
+
+
+def stored_values(file: IO[bytes], max_pixels: int) -> np.ndarray:
+    """Return the grey levels or palette numbers of an upright image as they are stored: ``(height, width)`` integers.
+
+    Pillow multiplies grey levels of 2 and 4 bits to fill 8 bits, so this function divides them again.
+
+    Raises:
+        ValueError: its pixels are colours, or no whole numbers, or a JPEG holds them, which does not keep numbers.
+    """
+    image: Any = _open(file, max_pixels)
+    if image.format in ("JPEG", "MPO"):
+        raise ValueError("it is a JPEG, whose compression changes the numbers of classes; write masks as PNG")
+    if image.mode not in ("1", "L", "P", "I") and image.mode[:4] != "I;16":
+        raise ValueError(
+            f"its pixels are of mode {image.mode!r}, not class numbers in a grey image or a palette; write it with the "
+            f"numbers of the classes"
+        )
+    decoded_as = image.tile[0][3] if image.tile else None
+    _load(image, file, False)
+    _turn_upright(image)
+    values = np.asarray(image)
+    if values.dtype == bool:
+        return values.astype(np.uint8)
+    return values // _GREY_STEPS.get(decoded_as if isinstance(decoded_as, str) else (decoded_as or [""])[0], 1)
+
+
+_GREY_STEPS = {"L;2": 85, "L;4": 17}
+"""What Pillow multiplies grey levels of 2 and 4 bits by, for each of its raw modes."""
+
+
 @functools.cache
 def simplejpeg() -> Any:
     """Return the module; None if it is not installed."""

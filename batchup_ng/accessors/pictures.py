@@ -238,9 +238,7 @@ class Pictures(ABC):
             raise self._unreadable(row, error) from error
 
     def _unreadable(self, row: int, error: Exception) -> SampleReadError:
-        name = self.sample_name(row)
-        called = "" if name is None else f", {shortened(repr(name), 400)},"
-        return SampleReadError(f"picture {row}{called} {_reason(error)}", name)
+        return unreadable(f"picture {row}", self.sample_name(row), error)
 
     def _options(self) -> str:
         how = self._decoding
@@ -273,6 +271,12 @@ def _checked_dtype(dtype: Any) -> np.dtype[Any]:
     if known.kind not in "uif" or not np.can_cast(np.uint8, known):
         raise ArgumentError(f"dtype must be numeric and hold all of 0–255, not {known}; pass numpy.uint8 or such")
     return known
+
+
+def unreadable(called: str, name: str | None, error: Exception) -> SampleReadError:
+    """Return the error of an image that cannot be opened or decoded. `called` is its number, in words."""
+    named = "" if name is None else f", {shortened(repr(name), 400)},"
+    return SampleReadError(f"{called}{named} {_reason(error)}", name)
 
 
 def _reason(error: Exception) -> str:

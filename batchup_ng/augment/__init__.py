@@ -23,6 +23,7 @@ from .color import blur, color_jitter, grayscale
 from .geometry import affine, cutout, flip, random_crop, resized_crop
 from .mixing import cutmix, mixup
 from .normalize import normalize
+from .resizing import letterbox, resize
 from .torchvision import torchvision
 
 __all__ = [
@@ -37,10 +38,12 @@ __all__ = [
     "cutout",
     "flip",
     "grayscale",
+    "letterbox",
     "mixup",
     "normalize",
     "rand_augment",
     "random_crop",
+    "resize",
     "resized_crop",
     "torchvision",
 ]

@@ -17,8 +17,11 @@ from .annotations import Annotations, Boxes, Keypoints
 from .boxes import BOX_FORMATS, box_convert, boxes_of_image
 from .ranges import number
 
-LABELS = "labels"
-"""The column of a dict that belongs to the boxes by default."""
+OF_BOXES = ("labels", "difficult", "iscrowd")
+"""The columns of a dict that belong to the boxes by default: those of ``from_coco``, ``from_yolo`` and ``from_voc``."""
+
+MOVED = ("masks", "keypoints")
+"""The columns of ``from_coco`` that must move with the boxes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,7 @@ class AnnotationColumns:
 
     def taken_from(self, parts: Mapping[Any, Any], sizes: Sequence[tuple[int, int]]) -> Annotations:
         """Return the annotations of a batch whose images have these heights and widths."""
+        self._refuse_unmoved(parts)
         taken = Annotations(
             len(sizes), fill=self.mask_fill, grouped=self.grouped, remove_invisible=self.remove_invisible
         )
@@ -110,6 +114,23 @@ class AnnotationColumns:
             parts[_key(parts, "keypoints", self.keypoints)] = moved.split(rows, moved.keypoints.image)
         parts.update({**moved.labels, **moved.keypoint_labels, **moved.masks})
 
+    def _refuse_unmoved(self, parts: Mapping[Any, Any]) -> None:
+        """Refuse columns of the readers that no option names: they would not move, or not be dropped, with boxes."""
+        named = {column for option in ("boxes", "box_labels", "masks", "keypoints") for column in self.names(option)}
+        unnamed = [column for column in parts if not named & {column, [*parts].index(column)}]
+        for column in unnamed if self.boxes is not None else ():
+            if column in MOVED:
+                raise ArgumentError(
+                    f"{column} must be given for the batch's part {column!r}, which would not move with the boxes; "
+                    f"pass {column}={column!r}, if it has a row for each box box_labels=['labels', {column!r}] too, or "
+                    f"leave it out by source.drop({column!r})"
+                )
+            if column in OF_BOXES and self.names("box_labels"):
+                raise ArgumentError(
+                    f"box_labels must name the batch's part {column!r} too, whose rows would not be dropped with their "
+                    f"boxes; add it to {self.names('box_labels')}, or leave it out by source.drop({column!r})"
+                )
+
     def _take_boxes(self, parts: Mapping[Any, Any], shapes: np.ndarray, taken: Annotations) -> None:
         boxes = [boxes_of_image(i, each) for i, each in enumerate(_column(parts, "boxes", self.boxes, taken.n))]
         counts = [len(each) for each in boxes]
@@ -120,8 +141,8 @@ class AnnotationColumns:
             wrong = corners[bad[0]].tolist()
             raise ArgumentError(f"boxes[{image[bad[0]]}] must be finite, not {wrong}; drop such boxes before")
         taken.boxes = Boxes(corners, image, shapes)
-        default = LABELS if LABELS in parts and self.box_labels is None else None
-        for column in [default] if default else self.names("box_labels"):
+        default = [column for column in OF_BOXES if column in parts]
+        for column in default if self.box_labels is None else self.names("box_labels"):
             key = _key(parts, "box_labels", column)
             taken.labels[key] = _belonging(parts, "box_labels", column, counts, "boxes")
 

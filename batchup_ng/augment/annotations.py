@@ -247,8 +247,10 @@ class Annotations:
         out: Any
         if isinstance(masks, np.ndarray):
             out = BATCH_MEMORY.empty((self.n, *moves.size, *masks.shape[3:]), masks.dtype)
-        else:  # of boxes: other masks in a list are of several sizes, which no operation of ours takes
+        elif several:
             out = [np.empty((len(one), *moves.size), one.dtype) for one in masks]
+        else:  # of several sizes, which become one
+            out = BATCH_MEMORY.empty((self.n, *moves.size, *masks[0].shape[2:]), np.result_type(*masks))
         for mask, place, of_image in zip(masks, out, moves.maps, strict=True):
             if several:
                 mask, place = mask.transpose(1, 2, 0), place.transpose(1, 2, 0)

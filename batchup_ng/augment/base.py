@@ -189,7 +189,8 @@ class compose(Operation):
         box_format: ``"xyxy"``: left, top, right, bottom. ``"xywh"``: left, top, width, height, as in COCO.
             ``"cxcywh"``: x and y of the centre, width, height. In pixels. The result has the same format.
         box_labels: The parts with a row for each box, ``(k, ...)`` for each image. Rows of dropped boxes are dropped.
-            The results are lists of arrays. Default: ``"labels"``, if a dict has it.
+            The results are lists of arrays. Default: ``"labels"``, ``"difficult"`` and ``"iscrowd"``, if a dict has
+            them.
         min_area: The least area that a box keeps, in square pixels of the result.
         min_visibility: The least share of its area that a box keeps, 0 to 1.
         masks: The parts with masks, of integers or other numbers: ``(n, height, width)`` or ``(n, height, width,
@@ -204,7 +205,9 @@ class compose(Operation):
 
     Raises:
         ArgumentError: an operation follows ``normalize``, or cannot move annotations, as ``mixup``; options contradict
-            each other; in a call: the batch has no such part, or one of another shape.
+            each other; in a call: the batch has no such part, or one of another shape, or a dict with `boxes` has a
+            part ``"masks"`` or ``"keypoints"`` that no option names, so it would not move, or a part ``"labels"``,
+            ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
@@ -331,7 +334,7 @@ def _in_words(images: Any) -> str:
     """Describe an object that is no array, with the remedy."""
     kind = type(images).__name__
     if not hasattr(images, "__array__"):
-        return f"a {kind}; read them with one size, ImageFiles(size=...)"
+        return f"a {kind}; begin the chain with letterbox(size), or read them with one size, ImageFiles(size=...)"
     of_torch = "x.numpy(), of (n, channels, height, width) x.permute(0, 2, 3, 1).numpy()"
     convert = of_torch if is_any_tensor(images) else "numpy.asarray(x)"
     return (

@@ -80,7 +80,7 @@ class random_crop(Operation):
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
         (n, height, width, channels), (tall, wide) = images.shape, height_and_width(self.size)
         corners = self.corners((height, width), drawn)
-        out, fill = BATCH_MEMORY.empty((n, tall, wide, channels), images.dtype), _colour(self.fill, images)
+        out, fill = BATCH_MEMORY.empty((n, tall, wide, channels), images.dtype), colour(self.fill, images)
         for image, place, (top, left) in zip(images, out, corners, strict=True):
             part = image[max(0, top) : max(0, top + tall), max(0, left) : max(0, left + wide)]
             if part.shape != place.shape:
@@ -191,7 +191,7 @@ class affine(InPlace):
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
         (height, width), matrix = image.shape[:2], self.centres_moved(image.shape[:2], *numbers)
-        fill = np.broadcast_to(_colour(self.fill, image), image.shape[2:]).tolist()
+        fill = np.broadcast_to(colour(self.fill, image), image.shape[2:]).tolist()
         cv2 = opencv()
         turned = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_CONSTANT, borderValue=fill)
         image[...] = turned.reshape(image.shape)
@@ -244,14 +244,14 @@ class cutout(InPlace):
         sides = self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shape
         height, width = min(round(math.sqrt(pixels / sides)), tall), min(round(math.sqrt(pixels * sides)), wide)
         top, left = int(y * (tall - height + 1)), int(x * (wide - width + 1))
-        image[top : top + height, left : left + width] = _colour(self.fill, image)
+        image[top : top + height, left : left + width] = colour(self.fill, image)
 
 
 def _joined(maps: list[np.ndarray], size: tuple[int, int]) -> Moves:
     return Moves(np.array(maps).reshape(-1, 2, 3), size)
 
 
-def _colour(fill: float | tuple[float, ...], images: np.ndarray) -> np.ndarray:
+def colour(fill: float | tuple[float, ...], images: np.ndarray) -> np.ndarray:
     """Return a colour in the dtype of the images, ``()`` or ``(channels,)``; for `uint8`, rounded and clipped."""
     values, channels = np.asarray(fill, np.float64), images.shape[-1]
     if values.shape not in ((), (channels,)):

@@ -43,6 +43,11 @@ def cut_out(top: float, left: float, part: tuple[int, int], size: tuple[int, int
     return np.array([[wide, 0, -left * wide], [0, tall, -top * tall]])
 
 
+def placed(top: int, left: int, part: tuple[int, int], size: tuple[int, int]) -> np.ndarray:
+    """Return the map that resizes an image of height and width `size` to `part`, and puts it at a place: ``(2, 3)``."""
+    return np.array([[part[1] / size[1], 0, left], [0, part[0] / size[0], top]])
+
+
 def of_edges(centres: np.ndarray) -> np.ndarray:
     """Return the map of points that moves the centres of pixels, counted from 0, as the map `centres` does."""
     linear, shift = centres[:, :2], centres[:, 2:]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..accessors.annotated_images import RESIZED_ONCE, AnnotatedImages
 from ..data_source.array import ArrayDataSource
 from ..display import counted, printable
 from ..error_context import shortened
@@ -31,6 +33,10 @@ SHOWN_CLASSES = 20
 MAX_CLASS_NAME_CHARS = 100
 """Maximum number of characters of a class name in a report."""
 
+LISTED_FROM_FILES = 100
+"""Minimum number of named files in a folder to list the folder, which is one request to storage that may be remote.
+Fewer files are checked one by one, because the folder may contain many others."""
+
 SHOWN_PATHS = 3
 """Maximum number of paths of each kind in the text of a report. The attributes have all of them."""
 
@@ -43,10 +49,10 @@ class FilesReport:
         where: The folder, table or file that was searched.
         samples: Number of samples in the source.
         class_counts: Number of samples in each class, in the order of the class numbers. If a sample has several
-            labels, it counts for each. Empty if there are no classes.
-        skipped: The files and folders that were left out, by the reason.
-        missing: The files that a table names but that do not exist.
-        duplicates: The paths that a table names more than once, each as often as it is repeated.
+            labels, it counts for each. If images have boxes, number of boxes. Empty if there are no classes.
+        skipped: The files, folders and boxes that were left out, by the reason.
+        missing: The files that a table or an annotation names but that do not exist.
+        duplicates: The paths that a table or annotations name more than once, each as often as it is repeated.
         unmatched: The absolute paths on the exclusion list that match none of the files.
         hint: A suggestion, in words.
     """
@@ -82,7 +88,7 @@ def named(paths: Sequence[str]) -> str:
 
 
 class FilesNode(ArraysNode):
-    """A node over files and their labels."""
+    """A node over files and their labels. If its columns have `names`, batches are dicts."""
 
     name = "FilesDataSource"
 
@@ -101,7 +107,9 @@ class FilesNode(ArraysNode):
 
 class FilesDataSource(ArrayDataSource, node=FilesNode):
     """An :class:`ArrayDataSource` over files and their labels, the result of :func:`~batchup_ng.from_folder`,
-    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`.
+    :func:`~batchup_ng.from_table` and :func:`~batchup_ng.from_csv`; or over images and their annotations, the result of
+    :func:`~batchup_ng.from_coco`, :func:`~batchup_ng.from_yolo`, :func:`~batchup_ng.from_voc` and
+    :func:`~batchup_ng.from_pairs`.
     """
 
     _arrays: FilesNode
@@ -126,10 +134,38 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
         """The class names in the order of their numbers. Empty if there are no classes."""
         return self._arrays.class_names
 
+    def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
+        if any(isinstance(column, AnnotatedImages) for column in self.data):
+            raise ArgumentError(
+                f"cache() keeps rows of one shape, and images with boxes, masks or keypoints have several; "
+                f"{RESIZED_ONCE}"
+            )
+        return super().cache(where, limit)
+
 
 def opened(images: Reader, paths: Sequence[Any], size: Any) -> Any:
     """Return the accessor of the files, or of encoded images."""
     return images(paths) if size is None else images(paths, size)
+
+
+def absent_rows(paths: Sequence[str]) -> list[int]:
+    """Return the rows of paths without a file. List folders with many of the paths; check other paths one by one."""
+    by_folder: dict[str, list[int]] = {}
+    for row, path in enumerate(paths):
+        by_folder.setdefault(path[: path.rfind(os.sep) + 1], []).append(row)
+    absent = []
+    for folder, rows in by_folder.items():
+        is_listed = len(rows) >= LISTED_FROM_FILES and os.path.isdir(folder or ".")
+        names = set(os.listdir(folder or ".")) if is_listed else set()
+        doubtful = [row for row in rows if paths[row][len(folder) :] not in names]
+        absent += [row for row in doubtful if not os.path.exists(paths[row])]
+    return absent
+
+
+def repeated(paths: Sequence[str]) -> list[str]:
+    """Return the paths that are there again, each as often as it is repeated."""
+    seen: set[str] = set()
+    return [path for path in paths if path in seen or seen.add(path)]  # type: ignore[func-returns-value]  # None
 
 
 def checked_class_names(class_names: Sequence[str]) -> tuple[str, ...]:

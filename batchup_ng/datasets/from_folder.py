@@ -74,7 +74,7 @@ def from_folder(
     root = os.fspath(root)
     if not os.path.isdir(root):
         raise ArgumentError(f"root must be a folder that exists, not {root!r}, seen from {os.getcwd()!r}")
-    walk = _Walk(extensions if isinstance(extensions, str) else tuple(extensions), excluded_paths(exclude))
+    walk = Walk(extensions if isinstance(extensions, str) else tuple(extensions), excluded_paths(exclude))
     folders, loose = walk.listed(root, (os.path.realpath(root),))
     if folders and loose:
         walk.skipped["in no class"] = [os.path.join(root, name) for name in loose]
@@ -102,7 +102,7 @@ Folder: TypeAlias = "tuple[str, str, tuple[str, ...]]"
 """Name, path, and the real paths of all folders on the way to it, its own last."""
 
 
-class _Walk:
+class Walk:
     """A walk over a tree of folders. It collects the paths that it leaves out, by the reason."""
 
     def __init__(self, extensions: str | tuple[str, ...], excluded: dict[str, set[str]]) -> None:

@@ -16,13 +16,19 @@ from ..data_source.error_list import absolute
 from ..display import counted
 from ..errors import ArgumentError
 from .exclusion import excluded_paths, unmatched_paths
-from .files import ADVICE_ON_IMAGE_OPTIONS, NAMED_COLUMNS, FilesDataSource, FilesReport, Reader, named, opened
+from .files import (
+    ADVICE_ON_IMAGE_OPTIONS,
+    NAMED_COLUMNS,
+    FilesDataSource,
+    FilesReport,
+    Reader,
+    absent_rows,
+    named,
+    opened,
+    repeated,
+)
 from .table_columns import Column, columns_of, dict_names, further_column, row_words
 from .table_labels import class_counts, labels_of, separator_hint
-
-LISTED_FROM_FILES = 100
-"""Minimum number of named files in a folder to list the folder, which is one request to storage that may be remote.
-Fewer files are checked one by one, because the folder may contain many others."""
 
 
 @validation.known_names(ADVICE_ON_IMAGE_OPTIONS)
@@ -101,7 +107,7 @@ def from_table(
     excluded = excluded_paths(exclude)
     out = _excluded(paths, excluded)
     unmatched = unmatched_paths(exclude, excluded, [paths[row] for row in out])
-    absent = [] if missing == "ignore" else sorted(set(_absent(paths)).difference(out))
+    absent = [] if missing == "ignore" else sorted(set(absent_rows(paths)).difference(out))
     if absent and missing == "error":
         raise ArgumentError(
             f"missing: {image!r} names files that do not exist: {named([paths[row] for row in absent])}, in rows "
@@ -116,7 +122,7 @@ def from_table(
     report = FilesReport(
         f"table of {counted(len(values), 'row')}", len(kept), class_counts(names, labels),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
-        PackedPaths(paths[row] for row in absent), PackedPaths(_repeated(taken)), PackedPaths(unmatched), hint,
+        PackedPaths(paths[row] for row in absent), PackedPaths(repeated(taken)), PackedPaths(unmatched), hint,
     )  # fmt: skip
     if encoded and images is ImageFiles:
         images = ImageBytes
@@ -134,20 +140,6 @@ def _paths(values: Column, root: str | os.PathLike[str] | None) -> list[str]:
     return texts if root is None else [os.path.join(root, text) for text in texts]
 
 
-def _absent(paths: Sequence[str]) -> list[int]:
-    """Return the rows of paths without a file. List folders with many of the paths; check other paths one by one."""
-    by_folder: dict[str, list[int]] = {}
-    for row, path in enumerate(paths):
-        by_folder.setdefault(path[: path.rfind(os.sep) + 1], []).append(row)
-    absent = []
-    for folder, rows in by_folder.items():
-        is_listed = len(rows) >= LISTED_FROM_FILES and os.path.isdir(folder or ".")
-        names = set(os.listdir(folder or ".")) if is_listed else set()
-        doubtful = [row for row in rows if paths[row][len(folder) :] not in names]
-        absent += [row for row in doubtful if not os.path.exists(paths[row])]
-    return absent
-
-
 def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:
     """Return the rows of paths on an exclusion list."""
     names = set().union(*folders.values())
@@ -156,8 +148,3 @@ def _excluded(paths: Sequence[str], folders: dict[str, set[str]]) -> list[int]:
         for row, path in enumerate(paths if names else ())
         if (name := os.path.basename(path)) in names and name in folders.get(os.path.dirname(absolute(path)), ())
     ]
-
-
-def _repeated(paths: Sequence[str]) -> list[str]:
-    seen: set[str] = set()
-    return [path for path in paths if path in seen or seen.add(path)]  # type: ignore[func-returns-value]  # None

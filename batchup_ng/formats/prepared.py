@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accessors.annotated_images import AnnotatedImages
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.pictures import Pictures
 from ..accessors.storage.arrow_column import ArrowColumn
@@ -71,6 +72,11 @@ def with_encoded_pictures(node: Any, size: int | None, quality: int | None) -> A
     if type(node) in (ArraysNode, FilesNode):
         if not any(map(_is_encoded, node.data)):
             return node
+        if size is not None and any(isinstance(one, AnnotatedImages) for one in node.data):
+            raise ArgumentError(
+                "size must be left out for images with boxes, masks or keypoints, which would not be made smaller; "
+                "write the images as they are, and resize all together when they are read"
+            )
         return node.with_data([EncodedPictures(one, size, quality) if _is_encoded(one) else one for one in node.data])
     made: Any = copy.copy(node)
     if type(node) in REARRANGING_NODES:
@@ -90,7 +96,8 @@ def names_of(source: AbstractDataSource) -> tuple[str, ...]:
     """Return the names of the columns of files and labels; empty for any other source."""
     nodes = nodes_of(source.node)
     rearranged = (*REARRANGING_NODES, ConcatNode, FilesNode)
-    return ("image", "label") if all(type(node) in rearranged for node in nodes) else ()
+    unnamed = all(type(node) in rearranged and getattr(node, "names", None) is None for node in nodes)
+    return ("image", "label") if unnamed else ()
 
 
 def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:

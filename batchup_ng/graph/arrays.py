@@ -12,7 +12,9 @@ import numpy as np
 from ..accessors.base import gather, sample_name
 from ..accessors.cached import Cached
 from ..accessors.image_bytes import ImageBytes
+from ..accessors.instance_masks import InstanceMasks
 from ..accessors.map_style import MapStyle
+from ..accessors.mask_files import MaskFiles
 from ..accessors.packed_texts import PackedTexts
 from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
@@ -35,7 +37,7 @@ from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 DEFAULT_WINDOW_BLOCKS = 16
 """Number of blocks to mix if an accessor has no ``natural_window``."""
 
-DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows)
+DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows, MaskFiles, InstanceMasks)
 """Accessors whose ``repr`` describes them."""
 
 
@@ -76,7 +78,7 @@ class ArraysNode(RowsNode):
         self.data = list(data)
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
         self._runs_user_code = self.own != NO_USER_METHODS or not all(map(_is_plain, self.data))
-        self._spreads_reads = any(isinstance(_unscaled(array), Pictures) for array in self.data)
+        self._spreads_reads = any(isinstance(_unscaled(array), (Pictures, MaskFiles)) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
 
@@ -226,5 +228,5 @@ def _is_plain(array: Any) -> bool:
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
     if type(array) is Ragged:
         return _is_plain(array.values)
-    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes))
+    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes, MaskFiles, InstanceMasks))
     return plain or (isinstance(array, StoredRows) and not array.runs_user_code)

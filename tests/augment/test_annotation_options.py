@@ -88,6 +88,11 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "keypoints of boxes without theirs": (
         {"boxes": "boxes", "keypoints": "points", "box_labels": "points"}, {"points": [[[1, 2]], [[1, 2]]]}
     ),
+    "flags that are not dropped": (
+        {"boxes": "boxes", "box_labels": ["labels"]}, {"labels": [[1], [2]], "iscrowd": [[0], [1]]}
+    ),
+    "masks that do not move": ({"boxes": "boxes"}, {"masks": [[], []]}),
+    "keypoints that do not move": ({"boxes": "boxes", "masks": "mask"}, {"keypoints": [[], []]}),
     "names of another number": ({"keypoints": "points", "keypoint_labels": "names"}, {"names": [["a"], ["b", "c"]]}),
 }  # fmt: skip
 
@@ -111,6 +116,16 @@ def test_parts_that_do_not_fit_are_refused(case: str) -> None:
 def test_parts_of_the_wrong_kind_are_refused(options: dict[str, Any], parts: dict[str, Any]) -> None:
     with raises(ArgumentTypeError):
         augment.compose(augment.flip(), **options)(image=images(2), **parts, rng=rng(2))
+
+
+def test_columns_of_the_readers_belong_to_the_boxes_by_default() -> None:
+    boxes = [np.array([[0, 0, 9, 9], [9, 9, 9.5, 9.5]]), np.array([[1, 1, 5, 5]])]
+    flags = [np.array([False, True]), np.array([True])]
+    given = {"image": images(2), "boxes": boxes, "labels": [[3, 4], [5]], "difficult": flags, "iscrowd": flags}
+    made = augment.compose(augment.flip(), boxes="boxes")(**given, other=flags, rng=rng(2))
+    for name, expected in {"labels": [[3], [5]], "difficult": [[False], [True]], "iscrowd": [[False], [True]]}.items():
+        assert [rows.tolist() for rows in made[name]] == expected
+    assert made["other"] is flags
 
 
 def test_a_chain_shows_its_options_and_can_be_pickled() -> None:

@@ -21,6 +21,7 @@ from tests.augment.helpers import rng
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries' own
 
+Size = tuple[int, int]
 HEIGHT, WIDTH = SIZE
 CUT = (20, 26)
 PLAIN: dict[str, Any] = {**OPTIONS, "mask_fill": 0, "remove_invisible": False}
@@ -62,20 +63,27 @@ def ours(name: str, x: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def check(
-    x: dict[str, Any], made: dict[str, Any], boxes: np.ndarray, mask: np.ndarray, masks: np.ndarray, keypoints: Any
-) -> None:
-    """Check a sample of ours, `made` of `x`, against another library's, with all its boxes cut to the image."""
+    x: dict[str, Any], made: dict[str, Any], boxes: np.ndarray, mask: np.ndarray, masks: np.ndarray, keypoints: Any,
+    part: Size | None = None,
+) -> None:  # fmt: skip
+    """Check a sample of ours, `made` of `x`, against another library's, with all its boxes cut to the image.
+
+    `part` is the height and width that the whole image has in the result. A pixel is one of the coarser image.
+    """
+    height, width = x["image"].shape[:2]
+    down, across = (1, 1) if part is None else (part[0] / height, part[1] / width)
     areas = np.prod((boxes[:, 2:] - boxes[:, :2]).clip(0), axis=1) * inside(x)
     assert set(np.flatnonzero(areas > 1.01)) <= set(made["labels"]) <= set(np.flatnonzero(areas > 0.99))
     np.testing.assert_allclose(made["boxes"], boxes[made["labels"]], atol=0.01)
-    np.testing.assert_allclose(made["keypoints"], keypoints, atol=1.0)
+    offsets = np.abs(np.asarray(made["keypoints"]) - np.asarray(keypoints).reshape(-1, 2))
+    assert (offsets <= (max(1, across), max(1, down))).all()
     # The numbers in the masks tell which pixels they show. At the border, one may show a pixel and the other none.
-    (rows, columns), (their_rows, their_columns) = (divmod(each - FIRST, WIDTH) for each in (made["mask"], mask))
+    (rows, columns), (their_rows, their_columns) = (divmod(each - FIRST, width) for each in (made["mask"], mask))
     both = (made["mask"] >= FIRST) & (mask >= FIRST)
     assert (both == (made["mask"] >= FIRST)).mean() > 0.9
     assert (both == (mask >= FIRST)).mean() > 0.9
-    assert (np.abs(rows - their_rows)[both] <= 1).all()
-    assert (np.abs(columns - their_columns)[both] <= 1).all()
+    assert (np.abs(rows - their_rows)[both] <= max(1, 1 / down)).all()
+    assert (np.abs(columns - their_columns)[both] <= max(1, 1 / across)).all()
     for one, other, label in zip(made["masks"], masks[made["labels"]], made["labels"], strict=True):
         given = x["masks"][label]
         np.testing.assert_array_equal(one[both], given[rows[both], columns[both]])
@@ -85,7 +93,8 @@ def check(
 
 def inside(x: dict[str, Any]) -> np.ndarray:
     """Return whether each box of a sample shows a part of the image, which may be turned to a box with an area."""
-    inner = x["boxes"].clip(0, [WIDTH, HEIGHT] * 2)
+    height, width = x["image"].shape[:2]
+    inner = x["boxes"].clip(0, [width, height] * 2)
     found: np.ndarray = (inner[:, 2:] > inner[:, :2]).all(axis=1)
     return found
 
@@ -166,3 +175,82 @@ def test_they_agree_with_albumentations(name: str, A: Any, n: int) -> None:
         boxes = np.zeros((len(some), 4))
         boxes[np.asarray(result["labels"], int)] = np.asarray(result["bboxes"]).reshape(-1, 4)
         check(one, made, boxes, result["mask"], result.get("masks", made["masks"]), result["keypoints"])
+
+
+RESIZING: dict[str, Callable[..., Any]] = {"resize": augment.resize, "letterbox": augment.letterbox}
+
+
+def of_several_sizes(name: str, n: int) -> Iterator[tuple[dict[str, Any], dict[str, Any], Size, Any, Any]]:
+    """Yield samples, of several sizes in a batch, and ours, their new size, that of the image there, and its place."""
+    draws = np.random.default_rng(3)
+    for first in range(0, n, 3):
+        size = tuple(draws.integers(16, 90, 2).tolist())
+        given = [batch(1, tuple(draws.integers(16, 90, 2).tolist()), seed) for seed in range(first, first + 3)]
+        x = {key: [one[key][0] for one in given] for key in given[0]}
+        chain = augment.compose(RESIZING[name](size), **PLAIN)
+        for one, made in zip(samples(x), samples(chain(**x)), strict=True):
+            height, width = one["image"].shape[:2]
+            if name == "resize":
+                yield one, made, size, size, (0, 0)
+            else:
+                scale = min(size[0] / height, size[1] / width)
+                part = max(1, round(height * scale)), max(1, round(width * scale))
+                yield one, made, size, part, ((size[0] - part[0]) // 2, (size[1] - part[1]) // 2)
+
+
+@pytest.mark.parametrize("name", RESIZING)
+def test_images_of_several_sizes_agree_with_torchvision(name: str, v2: Any, n: int) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    import torch
+    from torchvision import tv_tensors
+
+    for one, made, size, part, (top, left) in of_several_sizes(name, n):
+        canvas = one["image"].shape[:2]
+        boxes = one["boxes"].clip(0, [canvas[1], canvas[0]] * 2).astype(np.float32)
+        given = [
+            tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format="XYXY", canvas_size=canvas),
+            tv_tensors.Mask(torch.from_numpy(one["mask"].copy())),
+            tv_tensors.Mask(torch.from_numpy(one["masks"])),
+            tv_tensors.KeyPoints(torch.from_numpy(one["keypoints"].astype(np.float32)), canvas_size=canvas),
+        ]
+        padding = [left, top, size[1] - part[1] - left, size[0] - part[0] - top]
+        results = [
+            np.asarray(v2.functional.pad(v2.functional.resize(each, list(part)), padding) if len(each) else each)
+            for each in given
+        ]
+        check(one, made, *results, part)
+
+
+@pytest.mark.parametrize("name", RESIZING)
+def test_images_of_several_sizes_agree_with_albumentations(name: str, A: Any, n: int) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    for one, made, size, part, _ in of_several_sizes(name, n):
+        canvas = one["image"].shape[:2]
+        inner, some = one["boxes"].clip(0, [canvas[1], canvas[0]] * 2), inside(one)
+        pad = A.PadIfNeeded(*size, border_mode=0, p=1)
+        pipeline = A.Compose(
+            [A.Resize(*part, p=1), pad], bbox_params=A.BboxParams("pascal_voc", label_fields=["labels"], min_area=1e-3),
+            keypoint_params=A.KeypointParams("xy", remove_invisible=False),
+        )  # fmt: skip
+        result = pipeline(
+            image=one["image"], bboxes=inner[some].astype(np.float32), labels=np.flatnonzero(some), mask=one["mask"],
+            keypoints=one["keypoints"].astype(np.float32), **({"masks": one["masks"]} if len(some) else {}),
+        )  # fmt: skip
+        assert result["image"].shape == made["image"].shape
+        boxes = np.zeros((len(some), 4))
+        boxes[np.asarray(result["labels"], int)] = np.asarray(result["bboxes"]).reshape(-1, 4)
+        check(one, made, boxes, result["mask"], result.get("masks", made["masks"]), result["keypoints"], part)
+
+
+@pytest.mark.parametrize("side", [64, 65])
+def test_a_letterbox_lies_where_that_of_albumentations_does(side: int, A: Any, n: int) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which resizes, is not installed")
+    draws = np.random.default_rng(0)
+    both = A.Compose([A.LongestMaxSize(side), A.PadIfNeeded(side, side)], bbox_params=A.BboxParams("pascal_voc"))
+    for _ in range(n):
+        height, width = draws.integers(20, 200, 2)
+        box = np.array([[0, 0, width, height]], np.float32)
+        chain = augment.compose(augment.letterbox(side), boxes="boxes", min_area=0)
+        made = chain(image=[np.zeros((height, width, 3), np.uint8)], boxes=[box])
+        theirs = both(image=np.zeros((height, width, 3), np.uint8), bboxes=box)
+        np.testing.assert_allclose(made["boxes"][0], theirs["bboxes"], atol=0.01)

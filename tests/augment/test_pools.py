@@ -28,6 +28,7 @@ def chained(*more: Any, **options: Any) -> augment.compose:
         augment.flip(),
         augment.flip(p=0.3, vertical=True),
         augment.random_crop((60, 70), padding=4, fill=(124, 116, 104)),
+        augment.letterbox((70, 72)),
         augment.resized_crop(64),
         augment.affine(rotate=30, translate=0.1, scale=(0.8, 1.2), shear=10),
         augment.color_jitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
