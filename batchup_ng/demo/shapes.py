@@ -29,13 +29,13 @@ def write_shapes(folder: str | Path, count: int = 500, seed: int = 0) -> None:
     - ``masks/000.png``: the class of each pixel, 1 to 3, and 0 for the noise.
 
     Args:
-        folder: An existing folder without ``images``, ``labels`` and ``masks``.
+        folder: A new folder, or one without ``images``, ``labels`` and ``masks``.
         count: Number of images.
         seed: Seed of the random numbers.
     """
     root, rng = Path(folder), np.random.default_rng(seed)
     for name in ("images", "labels", "masks"):
-        (root / name).mkdir()
+        (root / name).mkdir(parents=True)
     images: list[Any] = []
     objects: list[Any] = []
     for number in range(count):
