@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,8 +20,8 @@ from .ranges import number
 OF_BOXES = ("labels", "difficult", "iscrowd")
 """The columns of a dict that belong to the boxes by default: those of ``from_coco``, ``from_yolo`` and ``from_voc``."""
 
-MOVED = ("masks", "keypoints")
-"""The columns of ``from_coco`` that must move with the boxes."""
+MOVED = {"boxes": "boxes", "masks": "masks", "mask": "masks", "keypoints": "keypoints"}
+"""The columns of a dict that must move with the images, as those of our readers, and the option that each needs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,16 +81,17 @@ class AnnotationColumns:
         placed: dict[str, Any] = {}
         for option in ("boxes", "box_labels", "masks", "keypoints", "keypoint_labels"):
             chosen = getattr(self, option)
+            if option == "box_labels" and chosen is None and self.boxes is not None:
+                chosen = [column for column in OF_BOXES if column in columns]
             if isinstance(chosen, (list, tuple)):
                 placed[option] = [place_among(option, one, columns) for one in chosen]
             else:
-                default = LABELS if option == "box_labels" and self.boxes is not None else None
-                placed[option] = place_among(option, chosen, columns, default)
+                placed[option] = place_among(option, chosen, columns)
         return dataclasses.replace(self, **placed)
 
     def taken_from(self, parts: Mapping[Any, Any], sizes: Sequence[tuple[int, int]]) -> Annotations:
         """Return the annotations of a batch whose images have these heights and widths."""
-        self._refuse_unmoved(parts)
+        self._refuse_undropped(parts)
         taken = Annotations(
             len(sizes), fill=self.mask_fill, grouped=self.grouped, remove_invisible=self.remove_invisible
         )
@@ -114,17 +115,26 @@ class AnnotationColumns:
             parts[_key(parts, "keypoints", self.keypoints)] = moved.split(rows, moved.keypoints.image)
         parts.update({**moved.labels, **moved.keypoint_labels, **moved.masks})
 
-    def _refuse_unmoved(self, parts: Mapping[Any, Any]) -> None:
-        """Refuse columns of the readers that no option names: they would not move, or not be dropped, with boxes."""
-        named = {column for option in ("boxes", "box_labels", "masks", "keypoints") for column in self.names(option)}
-        unnamed = [column for column in parts if not named & {column, [*parts].index(column)}]
-        for column in unnamed if self.boxes is not None else ():
-            if column in MOVED:
+    def refuse_unmoved(self, parts: Collection[Any], operation: str) -> None:
+        """Refuse columns of a dict that no option names, and that would not move with the images."""
+        for column in self._unnamed(parts):
+            if option := MOVED.get(column):
+                per_box = self.boxes is not None and column != "mask"
+                of_boxes = f", if it has a row for each box box_labels=['labels', {column!r}] too" * per_box
                 raise ArgumentError(
-                    f"{column} must be given for the batch's part {column!r}, which would not move with the boxes; "
-                    f"pass {column}={column!r}, if it has a row for each box box_labels=['labels', {column!r}] too, or "
-                    f"leave it out by source.drop({column!r})"
+                    f"{option} must be given for the batch's part {column!r}, which would not move with the images; "
+                    f"pass compose({operation}, {option}={column!r}){of_boxes}, or leave it out by "
+                    f"source.drop({column!r})"
                 )
+
+    def _unnamed(self, parts: Collection[Any]) -> list[Any]:
+        """Return the parts of a batch that no option names, nor their place."""
+        named = {column for option in ("boxes", "box_labels", "masks", "keypoints") for column in self.names(option)}
+        return [column for place, column in enumerate(parts) if not named & {column, place}]
+
+    def _refuse_undropped(self, parts: Mapping[Any, Any]) -> None:
+        """Refuse columns of the readers that belong to boxes, and that no option names."""
+        for column in self._unnamed(parts) if self.boxes is not None else ():
             if column in OF_BOXES and self.names("box_labels"):
                 raise ArgumentError(
                     f"box_labels must name the batch's part {column!r} too, whose rows would not be dropped with their "

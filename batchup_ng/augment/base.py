@@ -83,6 +83,20 @@ class Operation:
             )
         return images[..., np.newaxis] if images.ndim == 3 else images
 
+    def for_columns(self, columns: Sequence[Any]) -> Operation:
+        """Return what is called with `columns` by place. ``source.map(operation, on=columns)`` calls it.
+
+        Raises:
+            ArgumentError: one of the columns would not move with the images.
+        """
+        compose(self).for_columns(columns)
+        return self
+
+    @property
+    def keeps_points(self) -> bool:
+        """Whether it leaves each point of an image where it is, so that boxes, masks and keypoints stay right."""
+        return False
+
     def draw(self, rng: Any) -> Any:
         """Return one row of draws per sample, by the same calls of `rng` for each batch."""
         return rng.random(self.numbers)
@@ -117,6 +131,10 @@ class InPlace(Operation):
 
     def __post_init__(self) -> None:
         number("p", self.p, 0.0, 1.0)
+
+    @property
+    def keeps_points(self) -> bool:
+        return type(self).moved is InPlace.moved
 
     def draw(self, rng: Any) -> Any:
         return rng.random(1 + self.numbers)
@@ -205,9 +223,9 @@ class compose(Operation):
 
     Raises:
         ArgumentError: an operation follows ``normalize``, or cannot move annotations, as ``mixup``; options contradict
-            each other; in a call: the batch has no such part, or one of another shape, or a dict with `boxes` has a
-            part ``"masks"`` or ``"keypoints"`` that no option names, so it would not move, or a part ``"labels"``,
-            ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out.
+            each other; in a call: the batch has no such part, or one of another shape, or a dict has a part
+            ``"boxes"``, ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and an operation moves the
+            images, or with `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
@@ -262,15 +280,19 @@ class compose(Operation):
             operation.check_annotations(columns)
 
     def for_columns(self, columns: Sequence[Any]) -> compose:
-        """Return this chain for a call with `columns` by place, which it may know by their names.
-
-        ``source.map(chain, on=columns)`` calls it.
-        """
+        """Return this chain for a call with `columns` by place, which it may know by their names."""
         made = copy.copy(self)
         made.image = place_among("image", self.image, columns, default="image")
         made.label = place_among("label", self.label, columns, default="label")
         made.annotations = self.annotations.for_columns(columns)
+        self._refuse_unmoved(columns)
         return made
+
+    def _refuse_unmoved(self, columns: Collection[Any]) -> None:
+        """Refuse columns that must move with the images, and that no option names."""
+        moving = next((operation for operation in self.operations if not operation.keeps_points), None)
+        if moving is not None:
+            self.annotations.refuse_unmoved(columns, f"{type(moving).__name__}(...)")
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)
@@ -283,6 +305,8 @@ class compose(Operation):
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
+        if named:
+            self._refuse_unmoved(named)
         annotations = self.annotations.taken_from(parts, _sizes(images)) if self.annotations.given else None
         mine = place in own
         for operation in self.operations:

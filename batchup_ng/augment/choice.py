@@ -44,6 +44,10 @@ class choose(InPlace):
         self.most = 1 + max(operation.numbers for operation in operations)
         self.numbers = self.n * (1 + self.most)
 
+    @property
+    def keeps_points(self) -> bool:
+        return all(operation.keeps_points for operation in self.operations)
+
     def change(self, image: np.ndarray, *numbers: float) -> None:
         for operation, its_numbers in self.chosen(*numbers):
             operation.perhaps(image, *its_numbers)

@@ -58,6 +58,10 @@ class normalize(Operation):
     random: ClassVar[bool] = False
     last = True
 
+    @property
+    def keeps_points(self) -> bool:
+        return True
+
     def __post_init__(self) -> None:
         one_of("layout", self.layout, ("NHWC", "NCHW"))
         one_of("dtype", np.dtype(self.dtype).name, ("float32", "float16"))

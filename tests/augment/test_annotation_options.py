@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from tests.augment.annotated import OPTIONS, batch
@@ -101,8 +103,25 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_parts_that_do_not_fit_are_refused(case: str) -> None:
     options, parts = BAD[case]
     given = {"image": images(2), "boxes": [BOX, BOX], "mask": np.zeros((2, 20, 30), np.uint8), "points": [[[1, 2]]] * 2}
+    given = {name: part for name, part in given.items() if name in ("image", "points", *options.values())} | parts
     with raises(ArgumentError):
-        augment.compose(augment.flip(), **options)(**{**given, **parts}, rng=rng(2))
+        augment.compose(augment.flip(), **options)(**given, rng=rng(2))
+
+
+@pytest.mark.parametrize("name", ["boxes", "mask", "masks", "keypoints"])
+def test_parts_that_would_not_move_with_the_images_are_refused(name: str) -> None:
+    parts = {"image": images(2), name: [np.zeros((1, 4))] * 2}
+    source = bu.ArrayDataSource(parts)
+    for operation in (augment.flip(), augment.compose(augment.normalize(0, 1)), augment.resized_crop(8)):
+        moves = not isinstance(operation, augment.compose)
+        for call in (
+            lambda: operation(**parts, rng=rng(2)),  # noqa: B023
+            lambda: next(source.map(operation).batch_iterator(2, shuffle=1)),  # noqa: B023
+            lambda: source.map(operation, on=["image", name])[0:1],  # noqa: B023
+        ):
+            with raises(ArgumentError) if moves else contextlib.nullcontext():
+                call()
+        next(source.map(operation, on="image").batch_iterator(2, shuffle=1))
 
 
 @pytest.mark.parametrize(
