@@ -66,15 +66,13 @@ def test_what_cannot_be_shared_is_refused() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_map_that_waits_for_its_own_threads_is_refused(workers: int) -> None:
     def asks(x: np.ndarray) -> Any:
-        return (x + sum(map(sum, batches(inner))),)
+        return (x + sum(map(sum, batches(bu.Loader([X], 16, pool=asked)))),)  # each thread has a loader of its own
 
     source = bu.ArrayDataSource([X]).map(asks)
-    with bu.Loader(source, 8, pool="threads", workers=workers, on_error="skip") as outer:
-        inner = bu.Loader([X], 16, pool=outer)
-        with raises(bu.ReentrantIteration):
-            list(outer)
-    with bu.Loader([X], 16, pool="threads", workers=1) as inner, bu.Loader(source, 40, pool="threads") as outer:
+    options = {"pool": "threads", "workers": workers, "on_error": "skip"}
+    with bu.Loader(source, 8, **options) as asked, raises(bu.ReentrantIteration):
+        list(asked)
+    with bu.Loader([X], 16, pool="threads", workers=1) as asked, bu.Loader(source, 40, pool="threads") as outer:
         assert batches(outer) == [(X + X.sum()).tolist()]
-    with bu.Loader(source, 40, pool="serial") as outer:
-        inner = bu.Loader([X], 16, pool=outer)
-        assert batches(outer) == [(X + X.sum()).tolist()]
+    with bu.Loader(source, 40, pool="serial") as asked:
+        assert batches(asked) == [(X + X.sum()).tolist()]

@@ -100,12 +100,8 @@ class letterbox(Resizing):
     The image lies in the middle. If the rest is an odd number of pixels, the top or the left has the smaller half. This
     is how YOLO networks take their images. Images and filters are as for :class:`resize`.
 
-    >>> from batchup_ng.augment import compose
-    >>> images = [np.zeros((100, 200, 3), np.uint8), np.zeros((50, 30, 3), np.uint8)]
-    >>> chain = compose(letterbox(100, fill=114), boxes="boxes")
-    >>> batch = chain(image=images, boxes=[[[0, 0, 200, 100]], [[10, 10, 20, 30]]])
-    >>> batch["image"].shape, [boxes.tolist() for boxes in batch["boxes"]]
-    ((2, 100, 100, 3), [[[0.0, 25.0, 100.0, 75.0]], [[40.0, 20.0, 60.0, 60.0]]])
+    Example: ``letterbox(100)`` makes an image of 100 × 200 pixels 50 × 100, below 25 rows of the colour `fill`. A box
+    ``[0, 0, 200, 100]`` becomes ``[0, 25, 100, 75]``.
 
     Args:
         size: ``(height, width)`` in pixels, or one int for a square.

@@ -112,7 +112,7 @@ def test_parts_that_do_not_fit_are_refused(case: str) -> None:
 def test_parts_that_would_not_move_with_the_images_are_refused(name: str) -> None:
     parts = {"image": images(2), name: [np.zeros((1, 4))] * 2}
     source = bu.ArrayDataSource(parts)
-    for operation in (augment.flip(), augment.compose(augment.normalize(0, 1)), augment.resized_crop(8)):
+    for operation in (augment.flip(), augment.compose(augment.normalize(0, 1)), augment.random_crop(8)):
         moves = not isinstance(operation, augment.compose)
         for call in (
             lambda: operation(**parts, rng=rng(2)),  # noqa: B023

@@ -341,7 +341,7 @@ def test_nothing_that_is_given_is_written_to() -> None:
 
 def test_names_are_found_among_the_columns_of_a_map() -> None:
     x = {"id": np.arange(7), **batch(7)}
-    chain = augment.compose(augment.flip(), augment.random_crop(20, padding=5), augment.color_jitter(0.4), **OPTIONS)
+    chain = augment.compose(augment.flip(), augment.random_crop(20, padding=5), augment.cutout(), **OPTIONS)
     source = bu.ArrayDataSource(x)
     whole = next(source.map(chain, rng="sample").batch_iterator(7, shuffle=3))
     names = [name for name in x if name != "id"]

@@ -102,7 +102,7 @@ def test_a_map_of_an_operation_that_draws_has_random_numbers_for_each_sample() -
     x = images(10)
     source = bu.ArrayDataSource({"image": x, "y": np.arange(10)})
     chain = augment.compose(augment.flip(), augment.normalize(0, 1))
-    for operation in (augment.flip(), chain, augment.choose(augment.blur(), augment.flip())):
+    for operation in (augment.flip(), chain, augment.choose(augment.cutout(), augment.flip())):
         (expected,) = source.map(operation, rng="sample").batch_iterator(10, shuffle=3)
         for same in (source.map(operation), source.map(operation, on="image"), bu.MapDataSource(source, operation)):
             (found,) = same.batch_iterator(10, shuffle=3)
