@@ -128,7 +128,7 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
             for place, sample in zip(places, part, strict=True):
                 samples[place] = sample
         return samples
-    shapes, dtypes = {array.shape[1:] for array in parts}, {array.dtype for array in parts}
+    shapes, dtypes = {array.shape[1:] for array in parts}, {array.dtype.newbyteorder("=") for array in parts}
     if len(shapes) > 1:
         raise ArgumentError(f"the sources that were joined have samples of shapes {sorted(shapes)}; map them to one")
     if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):

@@ -174,8 +174,8 @@ class Loader:
             number, state = shared.upcoming()
             try:
                 if shared.inner is None or not shared.inner.untouched:
-                    if shared.inner is not None and not shared.inner.asked:
-                        shared.series = None  # the epoch was closed before its first batch, and is to begin again
+                    if shared.inner is not None and number <= shared.inner.epoch:
+                        shared.series = None  # the epoch ended before its first batch, and is to begin again
                     if shared.series is None:
                         shared.series = series_of_epochs(self._pool_node(), self._options_of(number), None, state)
                     shared.inner = None
@@ -194,20 +194,17 @@ class Loader:
 
         :attr:`epoch` is the number of the epoch under way. `n` counts from ``start_epoch``, also after
         ``load_state_dict``: a restarted program makes the same call and gets the rest. A loop that ends inside an epoch
-        leaves the rest of it out. A second call goes on, too: a :class:`~batchup_ng.errors.NoEpochLeftWarning` says so
-        if nothing is left.
+        leaves the rest of it out. A second call goes on, too; a :class:`NoEpochLeftWarning` says if nothing is left.
 
         Args:
             n: Number of epochs; None for no end.
 
         >>> import numpy as np, batchup_ng as bu
-        >>> with bu.Loader([np.arange(3)], 2, shuffle=1) as loader:
+        >>> with bu.Loader([np.arange(4)], 4, shuffle=1) as loader:
         ...     for (x,) in loader.epochs(2):
         ...         print(loader.epoch, x.tolist())
-        0 [2, 0]
-        0 [1]
-        1 [2, 1]
-        1 [0]
+        0 [2, 0, 3, 1]
+        1 [2, 1, 0, 3]
         """
         first = self._shared.first
         return LoaderEpochs(self, first, math.inf if n is None else validation.not_negative("n", n))
@@ -427,8 +424,8 @@ class Loader:
         size = "batches as its iterator gives them" if own else f"batches of {shared.options['batch_size']}"
         words = [samples_in_words(shared.source.node), size]
         given = {name: shared.options[name] for name in ("shuffle", "drop_last", "shard")}
-        words += [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
-        words += [f"epoch {self.epoch}"]
+        shown = [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
+        words += [*shown, f"epoch {self.epoch}"]
         if shared.kind == CLOSED_POOL_KIND:
             words.append(CLOSED_POOL_KIND)
         elif shared.pool is not None:
@@ -454,7 +451,12 @@ class Loader:
     @property
     def in_mid_epoch(self) -> bool:
         """Whether a part of an epoch was handed out, by this loader or before the loaded state."""
-        return self._under_way() is not None or self._shared.upcoming()[1] is not None
+        return (self._under_way() is not None and self._shared.inner.asked) or self.begins_in_mid_epoch
+
+    @property
+    def begins_in_mid_epoch(self) -> bool:
+        """Whether the next iteration goes on inside an epoch, from a state."""
+        return self._shared.upcoming()[1] is not None
 
     def _under_way(self) -> Any:
         """Return the iterator of the epoch under way; None if it is at its end or there is none."""

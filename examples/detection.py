@@ -62,7 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
     with bu.Loader(train, 8, shuffle=SEED) as loader:
         optimiser = torch.optim.Adam(network.parameters())
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=EPOCHS * len(loader))
-        for batch in to_torch(loader.epochs(EPOCHS)):
+        for batch in to_torch(loader).epochs(EPOCHS):
             optimiser.zero_grad()
             loss_of(**batch).backward()
             optimiser.step()

@@ -185,6 +185,45 @@ def test_epochs_go_on_from_a_state_and_count_what_is_left(taken: int, stopped: b
         assert got == [numbers([batch]) for _ in range(3) for batch in whole]
 
 
+@pytest.mark.parametrize("pool", ["serial", "threads"])
+def test_an_epoch_that_is_broken_off_before_its_first_batch_comes_again(pool: str) -> None:
+    broken = [True]
+
+    def breaks(x: np.ndarray) -> Any:
+        if broken[0]:
+            raise KeyError("not yet")
+        return (x,)
+
+    with bu.Loader(bu.ArrayDataSource([X]).map(breaks), 8, shuffle=7, pool=pool) as loader:
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                next(loader.epochs(2))
+            assert (loader.epoch, loader.upcoming_epoch) == (0, 0)
+        broken[0] = False
+        got = [(loader.epoch, numbers([batch])) for batch in loader.epochs(2)]
+    with bu.Loader([X], 8, shuffle=7, pool="serial") as plain:
+        assert got == [(plain.epoch, numbers([batch])) for batch in plain.epochs(2)]
+
+
+def test_an_iterator_whose_epoch_another_has_taken_over_does_not_end_it() -> None:
+    for view in (lambda loader: loader, lambda loader: loader.map(lambda x: (x,))):
+        for begin in (iter, lambda loader: loader.epochs(2)):
+            with bu.Loader([X], 8, shuffle=7, pool="serial") as loader:
+                assert not loader.in_mid_epoch
+                stale, live = begin(view(loader)), begin(view(loader))
+                assert not loader.in_mid_epoch
+                with raises(PoolClosed):
+                    next(stale)
+                assert len(list(live)) == len(loader) * (1 if begin is iter else 2)
+
+
+def test_epochs_without_end_and_without_a_batch_are_refused() -> None:
+    with bu.Loader([X], 1000, shuffle=7, drop_last=True, pool="serial") as loader:
+        assert list(loader.epochs(3)) == []
+        with raises(ArgumentError):
+            next(loader.epochs(None))
+
+
 def test_epochs_of_a_view_and_their_end(loader: bu.Loader) -> None:
     doubled = [2 * n for _ in range(2) for n in numbers(loader)]
     loader.set_epoch(0)

@@ -96,6 +96,12 @@ class AnnotationColumns:
             len(sizes), fill=self.mask_fill, grouped=self.grouped, remove_invisible=self.remove_invisible
         )
         shapes = np.array(sizes, np.float64).reshape(-1, 2)
+        for name in filter(None, (self.boxes, self.keypoints)):
+            if f"{name}_mask" in parts:
+                raise ArgumentError(
+                    f"{name!r} must be a column that is not padded yet, and {name}_mask says it is; call pad() after "
+                    f"the augmentation"
+                )
         if self.boxes is not None:
             self._take_boxes(parts, shapes, taken)
         for column in self.names("masks"):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -293,6 +293,12 @@ class compose(Operation):
         moving = next((operation for operation in self.operations if not operation.keeps_points), None)
         if moving is not None:
             self.annotations.refuse_unmoved(columns, f"{type(moving).__name__}(...)")
+            for name, column in columns.items() if isinstance(columns, Mapping) else ():
+                if isinstance(column, list) and column and isinstance(column[0], dict) and "boxes" in column[0]:
+                    raise ArgumentError(
+                        f"{name!r} must be made after {type(moving).__name__} and all that moves images, because its "
+                        f"boxes would not move with them; map DetectionTargets last"
+                    )
 
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)

@@ -24,6 +24,7 @@ def split_nodes(
     """Return a node for each part of the samples of `node`: see :func:`~batchup_ng.split`."""
     shares = _checked_shares(fractions)
     n = numbered_length("source", node)
+    _refuse_repeated(node.origin_rows(np.arange(n)))
     rng = randomness.generator("split", validation.integer("seed", seed))
     classes = None
     if stratify is not None:
@@ -42,6 +43,16 @@ def split_nodes(
                 f"or split more samples"
             )
     return [SubsetNode(node, part_rows) for part_rows in rows]
+
+
+def _refuse_repeated(rows: np.ndarray) -> None:
+    """Raise if a sample comes more than once, for then it could come to several parts."""
+    seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)
+    seen[rows] = True
+    if np.count_nonzero(seen) < len(rows):
+        raise ArgumentError(
+            "source must have each sample once, or parts would share samples; split first, and repeat or sample a part"
+        )
 
 
 def _by_samples(classes: np.ndarray, ends: np.ndarray, rng: Any) -> list[np.ndarray]:

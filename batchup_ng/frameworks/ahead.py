@@ -26,6 +26,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.iterator_views import IteratorView, broken_off, progress_of, reason
 from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentTypeError, ReentrantIteration, StateError
@@ -79,7 +80,9 @@ class AheadIterator(IteratorView):
         self._always = always
         self._receive = receive
         self._work = Work()
-        self._at = (0, progress_of(iterator))  # the number of batches handed out, and the progress after them
+        self._work.at = (0, progress_of(iterator))
+        if isinstance(self._marked, BatchIterator):
+            self._marked.ahead_of = self._work  # its own state counts the batches that this one hands out, too
         self._left = -math.inf  # when the latest batch was handed out
         self._freed: Any = None  # the last batch but one, for the thread to free
         self._n_batches = _length(iterator)
@@ -113,7 +116,7 @@ class AheadIterator(IteratorView):
             with self._lock:
                 if self._ended is not None:
                     raise self._over()
-                at = self._at
+                at = self._work.at
                 batch, progress = self._item(at[0])
                 if self._always or (began - self._left > QUICK_SECONDS and self._thread_can_help(at[0])):
                     self._let_thread_fill(at[0] + 1)
@@ -122,7 +125,7 @@ class AheadIterator(IteratorView):
                 self._left = time.perf_counter()
                 self._waited += self._left - began
                 handed = (at[0] + 1, progress)
-                self._at = handed
+                self._work.at = handed
                 return batch
         except BaseException as error:
             if at is not None:
@@ -143,9 +146,9 @@ class AheadIterator(IteratorView):
             handed: Count and progress that the call was about to leave; None if it failed earlier.
             error: The exception.
         """
-        gone = self._at is not at and self._at is not handed  # another thread has the next batch already
+        gone = self._work.at is not at and self._work.at is not handed  # another thread has the next batch already
         if not gone:
-            self._at = at
+            self._work.at = at
         if self._ended is not None:
             return
         item = self._work.ready.get(at[0])
@@ -232,27 +235,27 @@ class AheadIterator(IteratorView):
     @property
     def mark(self) -> Any:
         """How far the iterator is now, for :meth:`take_back`."""
-        return self._at
+        return self._work.at
 
     def take_back(self, mark: Any, by: str) -> None:
         """Break the epoch off as it was at `mark`, if a batch taken after `mark` did not reach the loop."""
-        if self._at is not mark:
-            self._at = mark
+        if self._work.at is not mark:
+            self._work.at = mark
             self._end(by)
 
     def __len__(self) -> int:
         if self._n_batches is None:
             raise ArgumentTypeError("the number of these batches is not known, so they have no len()")
-        return 0 if self._ended is not None else self._n_batches - self._at[0]
+        return 0 if self._ended is not None else self._n_batches - self._work.at[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far the epoch is, without the batches ahead: see ``BatchIterator.state_dict``."""
-        state: dict[str, Any] = self._iterator.state_at(self._at[1])
+        state: dict[str, Any] = self._iterator.state_at(self._work.at[1])
         return state
 
     def progress(self) -> Any:
         """Return how far the epoch is: see ``BatchIterator.progress``."""
-        return self._at[1]
+        return self._work.at[1]
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see ``BatchIterator.save_state``."""
@@ -260,7 +263,7 @@ class AheadIterator(IteratorView):
 
     def stats(self) -> dict[str, Any]:
         """Return what happened so far: see ``BatchIterator.stats``."""
-        handed_out, progress = self._at
+        handed_out, progress = self._work.at
         waited = self._waited + getattr(self._iterator, "start_seconds", 0.0)
         own = {"batches": handed_out, "samples": progress[1]["delivered"], "wait_seconds": waited}
         return {**self._iterator.stats(), **own}
@@ -306,6 +309,7 @@ class Work:
     leaves nothing undone.
 
     Attributes:
+        at: The number of batches handed out, and the progress after them.
         span: The number of the first batch that the thread may make, and how many batches to make in all.
         ready: The finished batches by number, each with the progress after it; or the exception that ended the
             iterator.
@@ -314,6 +318,7 @@ class Work:
     """
 
     def __init__(self) -> None:
+        self.at: tuple[int, Any] = (0, None)
         self.span = (0, 0)
         self.ready: dict[int, Any] = {}
         self.room: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data_source.epoch.epochs import Epochs
-from ..data_source.epoch.iterator_views import MappedIterator
+from ..data_source.epoch.iterator_views import LoaderEpochs, MappedIterator, of_loader
 from ..errors import ArgumentTypeError
 from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
@@ -18,13 +18,21 @@ from .ahead import Convert
 def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
     """Return `batches` with `view` applied to each iterator of batches.
 
-    A loader gives a view of it. A source that a pool works for gives a source of such iterators. An iterator gives
-    another iterator.
+    A loader gives a view of it, and its ``epochs(n)`` those of that view. A source that a pool works for gives a source
+    of such iterators. An iterator gives another iterator, unless it is one of a loader: the loader's state would count
+    the batches that an adapter takes ahead of the loop.
     """
     if isinstance(batches, Loader):
         return batches.view(view)
     if isinstance(batches, WithConsumerMaps):
         return HandedOverSource(batches, view)
+    if isinstance(batches, LoaderEpochs):
+        return batches.viewed(view)
+    if of_loader(batches):
+        raise ArgumentTypeError(
+            "batches must be the loader, not an iterator of it, because its state would count batches ahead of your "
+            "loop; pass to_torch(loader), or to_torch(loader).epochs(n)"
+        )
     if isinstance(batches, Iterator) and not isinstance(batches, Epochs):
         return view(batches)
     remedy = "pass each of them" if isinstance(batches, Epochs) else "make a loader of data: Loader(data, batch_size)"

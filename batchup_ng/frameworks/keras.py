@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import validation
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
 from ..warn import warn_consumer
 
@@ -98,8 +98,7 @@ def endless(loader: Loader) -> Iterator[Any]:
 
 
 def _endless(loader: Loader) -> Iterator[Any]:
-    while True:
-        yield from loader
+    yield from loader.epochs(None)
 
 
 def _check(loader: Any) -> None:
@@ -229,6 +228,11 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         """Begin a pass with batch `index`: the pass made ahead, if it fits."""
         self._may_begin = False
         self._count()
+        if self._loader.begins_in_mid_epoch:
+            raise StateError(
+                "the loaded state is in the middle of an epoch, and Keras asks for whole epochs, which would repeat "
+                "samples; save states between epochs, as KeepState does, or train on endless(loader), which goes on"
+            )
         made = self._pass
         if made is None or made.asked or made.epoch != self._loader.epoch or index != 0:
             self._pass = Pass(self._loader)

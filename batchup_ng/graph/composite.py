@@ -45,7 +45,11 @@ class CompositeNode(Node):
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
         self._resized = any(part.traits.resizes for part in self.datasets)
-        self._filtered = any(part.traits.filters for part in self.datasets)
+        if any(part.traits.filters for part in self.datasets):
+            raise ArgumentError(
+                "the parts of a composite must not be filtered with lazy=True, because each batch of the other parts "
+                "would be cut to what the filter leaves; filter the part without lazy=True, or filter the composite"
+            )
         if not self.trim and max(self._sizes) > 1:
             raise ArgumentError("trim must be True with batch_size, which keeps the parts in proportion to the end")
         if max(self._sizes) > 1 and not self.is_random_access:
@@ -85,7 +89,7 @@ class CompositeNode(Node):
         return self._joined(read, rows)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        if self.batch_size is not None or self._filtered or not _even(rows):
+        if self.batch_size is not None or not _even(rows):
             return super().read_samples(rows, key, buffers)
         pairs = enumerate(zip(self.datasets, rows, strict=True))
         parts = [source.read_samples(part, key.child(i), buffers) for i, (source, part) in pairs]
@@ -111,8 +115,6 @@ class CompositeNode(Node):
 
     def _joined(self, parts: Sequence[Any], rows: Any = None) -> Any:
         """Join the batches of all sources. A plan has already cut the rows, but maps may shorten batches."""
-        if self._filtered and any(part is nests.NOTHING_LEFT for part in parts):
-            return nests.NOTHING_LEFT
         uneven = self.trim and (self._resized or rows is None or not _even(rows))
         return join(nests.trim_to_shortest(parts, self._sizes) if uneven else parts, self.flatten)
 

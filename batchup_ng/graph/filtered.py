@@ -20,6 +20,7 @@ import numpy as np
 from .. import batch as nests
 from ..accessors.base import gather
 from ..batch import NOTHING_LEFT, as_batch
+from ..batch_layout import copied
 from ..columns import column_names, keys_in, picked, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
@@ -102,7 +103,7 @@ class FilterNode(MapNode):
 
     def _decided(self, batch: Any) -> np.ndarray:
         """Return whether each sample of the batch is kept: ``(n,) bool``."""
-        shown = batch if self._names is None else picked(batch, self._names)
+        shown = copied(batch if self._names is None else picked(batch, self._names))  # the predicate may write to it
         decided = np.array([decision(self.fn, sample) for sample in nests.samples_of(shown)], bool)
         if nests.lengths(batch) - {len(decided)}:
             raise MapResultError(

@@ -15,7 +15,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import NOTHING_LEFT, as_batch
-from ..batch_layout import own_parts
+from ..batch_layout import copied, own_parts
 from ..columns import MappedColumns, column_names, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
@@ -163,6 +163,8 @@ class MapNode(SameOrderNode):
         if self._columns is None:
             return self.result_of(batch, key, planned, own)
         taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
+        if self.out is not None and not self._writes:
+            taken = copied(taken)  # the columns stay in the batch, and the function may write to them
         return self._columns.put_into(batch, self.result_of(taken, key, planned, writable), function_name(self.fn))
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:

@@ -20,7 +20,7 @@ from .. import batch as nests
 from ..batch_layout import copied
 from ..columns import MappedColumns, Places, column_names, form_of, keys_in, result_columns, with_places
 from ..error_context import function_name
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MapResultError
 from ..randomness import SampleRng
 from .map import MapNode, call, for_columns
 from .node import Node
@@ -51,13 +51,18 @@ class Views:
 
     def __call__(self, /, *columns: Any, rng: SampleRng) -> list[Any]:
         """Return the result of each function."""
-        results = []
+        results: list[Any] = []
         for number, (fn, draws) in enumerate(zip(self.fns, self._draws, strict=True)):
             keywords = {"rng": rng.of_view(number)} if draws else {}
             if hasattr(type(fn), "writing_to"):  # it writes to no column, but may return one
                 results.append(nests.map_leaves(functools.partial(_apart, columns), call(fn, columns, keywords)))
             else:
                 results.append(call(fn, copied(columns), keywords))
+                if any(map(_share_memory, results[:-1], itertools.repeat(results[-1]))):
+                    raise MapResultError(
+                        f"map {self.names[number]!r} returned the same array for two views, so it has overwritten the "
+                        f"first; return a new array each time"
+                    )
         return results
 
 
@@ -157,6 +162,12 @@ def _apart(columns: Sequence[Any], result: Any) -> Any:
     ):
         return copied(result)
     return result
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    """Return whether arrays of two results may share memory."""
+    arrays = [[leaf for leaf in nests.leaves(result) if isinstance(leaf, np.ndarray)] for result in (one, other)]
+    return any(np.may_share_memory(a, b) for a, b in itertools.product(*arrays))
 
 
 def _image_in(batch: Any) -> Any:

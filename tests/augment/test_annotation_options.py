@@ -84,6 +84,7 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "masks of boxes without theirs": (OF_BOXES, {"mask": np.zeros((2, 20, 30))}),
     "a fill that the masks cannot hold": ({"masks": "mask", "mask_fill": 300}, {}),
     "a fill below zero": ({"masks": "mask", "mask_fill": -1}, {}),
+    "boxes that are padded": ({"boxes": "boxes"}, {"boxes_mask": np.ones((2, 1), bool)}),
     "keypoints of one number": ({"keypoints": "points"}, {"points": [[[1]], [[1]]]}),
     "keypoints of two forms": ({"keypoints": "points"}, {"points": [[[1, 2]], [[1, 2, 3]]]}),
     "a single keypoint": ({"keypoints": "points"}, {"points": [[1, 2], [1, 2]]}),
@@ -172,3 +173,11 @@ def test_boxes_are_converted_between_formats() -> None:
             augment.box_convert(given, "xyxy", out_fmt)
     with raises(ArgumentTypeError):
         augment.box_convert([["a"] * 4], "xywh", "xyxy")
+
+
+def test_images_do_not_move_without_the_boxes_of_their_targets() -> None:
+    source = bu.ArrayDataSource({"image": images(2), "boxes": [np.ones((1, 4))] * 2, "labels": [np.ones(1, int)] * 2})
+    targets = source.map(bu.DetectionTargets("boxes", "labels"))
+    with raises(ArgumentError):
+        targets.map(augment.flip())[0:1]
+    assert len(targets.map(augment.normalize(0, 1))[0:1]["target"]) == 1

@@ -140,7 +140,7 @@ def test_sources_of_sources_have_blocks_too() -> None:
 def test_a_state_goes_on_with_its_own_blocks_whatever_the_accessors_say() -> None:
     def opened(block: int, window: int, state: Any = None, parts: int = 1) -> Any:
         source = bu.ArrayDataSource([InBlocks(100, block, window)])
-        source = source.repeat(2).split([0.7], 1)[0] if parts == 2 else source
+        source = source.split([0.7], 1)[0].repeat(2) if parts == 2 else source
         if parts == 3:
             source = bu.ChoiceDataSource([source, bu.ArrayDataSource([InBlocks(60, 2 * block, window)])], True)
         return source.batch_iterator(7, shuffle=("blocks", 5), state=state)

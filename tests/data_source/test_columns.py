@@ -153,3 +153,25 @@ def test_a_map_that_writes_to_its_batch_does_not_write_to_the_data(
                 got = [row[0] for (x,) in batches.batch_iterator(size) for row in x]
                 assert got == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0, 1005.0]
     assert [row[0] for row in lends.kept] == list(range(6))
+
+
+@pytest.mark.parametrize("n", [4, 40_000], ids=["32 bytes", "320 kB"])
+def test_columns_that_stay_are_not_written_to(n: int) -> None:
+    def adds(a: np.ndarray) -> np.ndarray:
+        a += 1
+        return a
+
+    source = bu.ArrayDataSource({"a": np.zeros(n)})
+    for made in (source.map(adds, on="a", out="b"), source.with_column("b", adds)):
+        (batch,) = made.batch_iterator(n)
+        assert not batch["a"].any()
+        assert (batch["b"] == 1).all()
+    assert (source.map(adds, on="a")[:]["a"] == 1).all()
+
+
+def test_joined_parts_may_differ_in_byte_order() -> None:
+    source = bu.ArrayDataSource({"x": np.arange(4, dtype=">f4")})
+    both = source.concat(source, source.map(lambda x: np.float32(x) * 2, on="x"))
+    batches = [batch["x"] for batch in both.batch_iterator(5, shuffle=1)]
+    assert {batch.dtype.str for batch in batches} == {"<f4" if np.little_endian else ">f4"}
+    assert sorted(np.concatenate(batches)) == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 6]

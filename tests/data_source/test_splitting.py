@@ -125,3 +125,13 @@ def test_splits_without_groups_are_those_of_before() -> None:
     assert rows_of(source.split([0.5, 0.25], 7)) == [[4, 5, 6, 8, 9, 11], [0, 1, 2]]
     stratified = source.split([0.5, 0.25], 7, stratify=np.arange(12) % 3)
     assert rows_of(stratified) == [[0, 1, 2, 3, 5, 7], [4, 6, 11]]
+
+
+def test_sources_that_repeat_samples_are_refused() -> None:
+    source = bu.ArrayDataSource({"id": np.arange(92), "label": np.repeat([0, 1, 2], [80, 11, 1])})
+    sampled = source.sample(balanced=True, per_class=10)
+    mapped = sampled.map(lambda **each: each)
+    for repeated in (source.repeat(2), source.concat(source), sampled, mapped, sampled.take(60)):
+        with raises(ArgumentError):
+            repeated.split([0.8, 0.2], seed=1)
+    assert len(source.concat(source.take(92)).take(92).split([0.5, 0.5], seed=1)) == 2

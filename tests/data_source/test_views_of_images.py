@@ -12,6 +12,7 @@ import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.testing.sources import assert_same_batch, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
 
 N, SIZE = 48, 20
 SIDES = (20, 32, 50, 64)
@@ -152,3 +153,21 @@ def test_a_list_that_no_operation_changes_is_not_shared() -> None:
     made = scenes().views(2, colours, on=["image", "boxes", "labels"])
     batch = made.map(cleared, on=["labels_1", "labels_2"])[:]
     assert all((each == np.arange(len(each))).all() for each in batch["labels_2"])
+
+
+class Reusing:
+    """Returns its own array each time."""
+
+    def __init__(self) -> None:
+        self.out = np.empty((8, 2))
+
+    def __call__(self, image: np.ndarray, rng: Any) -> np.ndarray:
+        return np.add(image, rng.uniform(size=(2,)), out=self.out)
+
+
+def test_a_function_that_returns_its_own_array_for_two_views_is_refused() -> None:
+    source = bu.ArrayDataSource({"image": np.zeros((64, 2))})
+    with raises(bu.MapResultError):
+        next(source.views(2, Reusing()).batch_iterator(8, shuffle=1))
+    batch = next(source.views(Reusing(), Reusing()).batch_iterator(8, shuffle=1))
+    assert (batch["image_1"] != batch["image_2"]).all()

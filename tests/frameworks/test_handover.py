@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch.iterator_views import MappedIterator
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.frameworks.handover import converted, handed_over
+from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
 from .handover_helpers import SOURCE, AsNumPy, ahead, numbers
@@ -47,6 +50,60 @@ def test_a_source_that_a_pool_works_for_and_an_iterator() -> None:
         assert numbers(ahead(iter([(np.arange(3),)]))) == [0]
     with raises(ArgumentTypeError):
         handed_over(5, iter)
+
+
+@pytest.mark.parametrize("pool", ["serial", "threads"])
+@pytest.mark.parametrize("taken", [1, 4, 9, 10, 13, 20])
+def test_the_state_counts_what_the_loop_got_whatever_is_handed_over(pool: str, taken: int) -> None:
+    """The adapter's thread is two batches ahead, at the end of an epoch in the next one."""
+    forms: list[Callable[[bu.Loader], Any]] = [
+        lambda loader: ahead(loader.epochs(2)),
+        lambda loader: ahead(loader).epochs(2),
+        lambda loader: bu.watch(ahead(loader.epochs(2)), lambda wait: None),
+        lambda loader: ahead(loader.map(lambda x: (x,)).epochs(2)),
+        lambda loader: converted(loader.epochs(2), lambda batch: batch),
+    ]
+    for form in forms:
+        with bu.Loader(SOURCE, 4, shuffle=1, pool="serial") as loader:
+            expected = [(loader.epoch, x.tolist()) for (x,) in loader.epochs(2)]
+        got = []
+        with bu.Loader(SOURCE, 4, shuffle=1, pool=pool) as loader:
+            for (x,) in form(loader):
+                time.sleep(0.002)  # the thread of the adapter takes the next ones meanwhile
+                got.append((loader.epoch, x.tolist()))
+                if len(got) == taken:
+                    break
+            state = loader.state_dict()
+        with bu.Loader(SOURCE, 4, shuffle=1, pool=pool) as loader:
+            loader.load_state_dict(state)
+            got += [(loader.epoch, x.tolist()) for (x,) in form(loader)] if taken < 20 else []
+        assert got == expected
+
+
+@pytest.mark.parametrize("taken", [1, 9, 10])
+def test_the_state_of_an_iterator_counts_what_the_loop_got(taken: int, pools: list[AbstractWorkerPool]) -> None:
+    (expected,) = ([x.tolist() for (x,) in SOURCE.batch_iterator(4, shuffle=1)],)
+    for source in (SOURCE, *[pool.parallel_data_source(SOURCE) for pool in pools]):
+        iterator = source.batch_iterator(4, shuffle=1, epoch=0)
+        got = []
+        for (x,) in ahead(iterator):
+            time.sleep(0.002)
+            got.append(x.tolist())
+            if len(got) == taken:
+                break
+        rest = source.batch_iterator(4, shuffle=1, epoch=0, state=iterator.state_dict())
+        assert got + [x.tolist() for (x,) in rest] == expected
+
+
+def test_iterators_of_a_loader_are_refused() -> None:
+    with bu.Loader(SOURCE, 4, shuffle=1, pool="serial") as loader:
+        for given in (iter(loader), iter(loader.map(lambda x: (x,))), bu.watch(loader.epochs(2), lambda wait: None)):
+            with raises(ArgumentTypeError):
+                ahead(given if isinstance(given, Iterator) else iter(given))
+        begun = loader.epochs(2)
+        next(begun)
+        with raises(ArgumentError):
+            ahead(begun)
 
 
 class WithNamesOfItsOwn:

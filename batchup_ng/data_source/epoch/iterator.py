@@ -18,8 +18,10 @@ from .prepared import Epoch
 from .runner import Runner
 from .state_file import read_state, write_state
 
-HIDDEN_NAMES = {"ahead", "asked", "at_end", "break_off", "buffered", "epoch_progress", "fill", "flow_id", "mark",
-         "start_seconds", "state_at", "take_back", "torn", "untouched"}
+HIDDEN_NAMES = {
+    "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
+    "fill", "flow_id", "mark", "start_seconds", "state_at", "take_back", "torn", "untouched",
+}  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
 BY_CONSUMER = ""
@@ -50,6 +52,7 @@ class BatchIterator(Iterator[Any]):
         at_end: Whether all batches were handed out and one more was requested.
         asked: Whether a batch was requested.
         mark: The progress when it last handed out a batch, for :meth:`take_back`.
+        ahead_of: An object whose ``at[1]`` is the progress of the loop, if an adapter takes batches ahead of it.
         start_seconds: Duration in seconds of the call that opened the epoch. It may have started workers.
     """
 
@@ -67,6 +70,7 @@ class BatchIterator(Iterator[Any]):
         self._runner = runner
         self._accounting = epoch.accounting
         self.at_end = self.asked = False
+        self.ahead_of: Any = None
         self.mark = self._mark()
         self._over: str | None = None  # the reason for its end, or BY_CONSUMER; None while it goes on
 
@@ -217,7 +221,12 @@ class BatchIterator(Iterator[Any]):
             raise StateError(
                 "an exception in one of several threads lost a batch of this epoch before the last; no state can say so"
             )
-        return self.state_at(self.epoch_progress())
+        return self.state_at(self.epoch_progress() if self.ahead_of is None else self.ahead_of.at[1])
+
+    @property
+    def broken_off_before_first(self) -> bool:
+        """Whether the epoch was broken off before it handed out a batch."""
+        return self._over not in (None, BY_CONSUMER) and not self._handed[0]
 
     @property
     def untouched(self) -> bool:

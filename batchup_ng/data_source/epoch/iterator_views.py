@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ...error_context import function_name, text_of
-from ...errors import ArgumentTypeError, NoEpochLeftWarning, PoolClosed
+from ...errors import ArgumentError, ArgumentTypeError, NoEpochLeftWarning, PoolClosed
 from ...warn import warn_consumer
 
 MAX_REASON = 120
@@ -63,6 +63,8 @@ class IteratorView(Iterator[Any]):
     def _taken_back(self, mark: Any, error: BaseException, batch: Any) -> str:
         """Break the epoch off as it was at `mark`, and return the reason. A second call changes nothing."""
         by = reason(error) if batch is NO_MORE_BATCHES else self._reason(error)
+        if getattr(self._iterator, "replaced", False):
+            return by  # the epoch is another iterator's now
         if self._marked is None:  # the user's own iterator may have ended too early, or be past a lost batch
             self._broken = by
         else:
@@ -157,6 +159,11 @@ class LoaderIterator(IteratorView):
                 raise
             raise
 
+    @property
+    def replaced(self) -> bool:
+        """Whether another call of ``iter`` has taken over the epoch."""
+        return bool(self._replaced_by)
+
     def _claim(self) -> None:
         """Claim the epoch before its first batch. Raise if another call has taken it over."""
         with self._lock:
@@ -203,7 +210,9 @@ class LoaderEpochs(IteratorView):
     def __init__(self, loader: Any, first: int, n: float) -> None:
         super().__init__(NoBatches())
         self._loader = loader
+        self._first, self._n = first, n
         self._end = first + n
+        self._asked = False
         if not self._next_epoch() and n > 0:
             warn_consumer(
                 f"epochs({n}) yields nothing, because the loader has begun epoch {self._end - 1}, the last one, "
@@ -213,11 +222,13 @@ class LoaderEpochs(IteratorView):
 
     def __next__(self) -> Any:
         while True:
+            self._asked = True
             marked = self._marked
             mark = None if marked is None else marked.mark
             try:  # as in the base class, for a signal after the inner next has returned
                 return super().__next__()
             except StopIteration:
+                self._check_end()
                 if not self._next_epoch():
                     raise
             except BaseException as error:
@@ -235,6 +246,20 @@ class LoaderEpochs(IteratorView):
         super().__init__(iter(self._loader))
         return True
 
+    def _check_end(self) -> None:
+        """Raise if epochs without end have no batch."""
+        if self._end == math.inf and not self._iterator.stats()["batches"]:
+            raise ArgumentError(
+                "an epoch of this loader has no batch, and so epochs(None) would wait for one without end; pass more "
+                "samples, a smaller batch size or drop_last=False"
+            )
+
+    def viewed(self, view: Callable[[Any], Any]) -> LoaderEpochs:
+        """Return these epochs with `view` applied to the iterator of each. No batch may have been requested."""
+        if self._asked:
+            raise ArgumentError("these epochs have begun; convert the loader instead: to_torch(loader).epochs(n)")
+        return type(self)(self._loader.view(view), self._first, self._n)
+
     def __len__(self) -> int:
         """Return the number of batches left in these epochs."""
         if self._end == math.inf:
@@ -247,6 +272,15 @@ class LoaderEpochs(IteratorView):
         """End the epoch under way. ``next()`` then ends the loop."""
         self._end = 0
         self._iterator.close()
+
+
+def of_loader(iterator: Any) -> bool:
+    """Return whether an iterator is one of a loader, or a view of one."""
+    while isinstance(iterator, IteratorView):
+        if isinstance(iterator, (LoaderIterator, LoaderEpochs)):
+            return True
+        iterator = iterator._iterator
+    return False
 
 
 def called_with(fn: Callable[..., Any], batch: Any) -> Any:

@@ -45,8 +45,11 @@ class SharedByViews:
     lock: Any = dataclasses.field(default_factory=threading.RLock)
 
     def upcoming(self) -> tuple[int, Any]:
-        """Return the number of the next iteration's epoch, and its state if it resumes in its middle."""
-        if self.inner is not None and self.inner.asked:
+        """Return the number of the next iteration's epoch, and its state if it resumes in its middle.
+
+        An epoch that an exception broke off before its first batch comes again.
+        """
+        if self.inner is not None and self.inner.asked and not self.inner.broken_off_before_first:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 

@@ -25,7 +25,7 @@ import pytest
 from PIL import Image
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.frameworks import keras as of_keras
 from batchup_ng.frameworks.keras import KeepState, endless, to_keras
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -222,6 +222,18 @@ def test_validation_from_the_same_pool(pools: list[AbstractWorkerPool], model: A
 def test_an_epoch_of_fit_with_fewer_steps(loader: bu.Loader, model: Any, seen: list[Any]) -> None:
     model.fit(to_keras(loader), epochs=4, steps_per_epoch=3, shuffle=False, verbose=0)
     assert seen == epochs(0, 1)
+
+
+def test_a_state_in_mid_epoch_is_refused() -> None:
+    x = np.arange(40, dtype=np.float32)[:, None]
+    with bu.Loader([x, x], 4, shuffle=1, pool="serial") as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        with raises(StateError):
+            to_keras(loader)[0]
+        assert len([1 for _, _ in zip(range(9), endless(loader), strict=False)]) == 9
+
 
 
 def test_a_training_that_stops_in_mid_epoch_begins_the_epoch_again(
