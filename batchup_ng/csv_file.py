@@ -7,7 +7,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from .errors import ArgumentError
+from .error_context import shortened
+from .errors import ArgumentError, SampleReadError
 
 
 def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
@@ -15,15 +16,25 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[lis
 
     Raises:
         ArgumentError: a row has more or fewer cells than the first, or the file is no CSV file in UTF-8, or is a pipe.
-        OSError: the file cannot be read.
+        SampleReadError: the file cannot be opened; ``.source`` is its path. Its cause is the ``OSError``.
+        OSError: the file cannot be read to its end.
     """
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
         raise ArgumentError(f"delimiter must be one character, such as ',' or '\\t', not {delimiter!r}")
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
+    try:
+        is_regular = stat.S_ISREG(os.stat(path).st_mode)  # opening a pipe would wait for a writer
+        file = open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") if is_regular else None  # noqa: SIM115
+    except OSError as error:
+        raise SampleReadError(
+            f"{shortened(repr(os.path.abspath(path)), 400)} cannot be opened ({type(error).__name__}: "
+            f"{error.strerror}); check its path and permissions",
+            os.fspath(path),
+        ) from error
+    if file is None:
         raise ArgumentError(
             f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"
         )
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file:
+    with file:
         reader = csv.reader(file, delimiter=delimiter)
         columns = 0
         try:

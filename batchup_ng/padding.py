@@ -6,6 +6,7 @@ are NumPy arrays, like everything in a batch.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,45 +71,109 @@ def pad_batch(
     >>> pad_batch([np.ones((2, 3, 3)), np.ones((4, 1, 3))], axes=2).shape
     (2, 4, 3, 3)
     """
-    validation.one_of("padding", padding, ("longest", "max_length"))
-    validation.one_of("padding_side", padding_side, ("right", "left"))
-    validation.true_or_false("return_lengths", return_lengths)
-    validation.true_or_false("return_mask", return_mask)
-    axes = validation.positive_int("axes", axes)
-    multiple = 1 if pad_to_multiple_of is None else validation.positive_int("pad_to_multiple_of", pad_to_multiple_of)
-    most = None if max_length is None else _greatest(max_length, axes)
-    if (validation.true_or_false("truncation", truncation) or padding == "max_length") and most is None:
-        raise ArgumentError("max_length must be given with truncation=True or padding='max_length', and is None")
-    if most is not None and (most % multiple).any():
-        raise ArgumentError(f"max_length must be a multiple of pad_to_multiple_of, {multiple}, not {max_length}")
-    if np.ndim(padding_value) != 0:
-        raise ArgumentTypeError(f"padding_value must be a single value, not {padding_value!r}")
+    return Padding(
+        padding_value=padding_value, padding=padding, max_length=max_length, truncation=truncation,
+        pad_to_multiple_of=pad_to_multiple_of, padding_side=padding_side, axes=axes, return_lengths=return_lengths,
+        return_mask=return_mask,
+    )(arrays)  # fmt: skip
 
-    listed = _as_arrays(arrays, axes)
-    lengths = np.array([array.shape[:axes] for array in listed], np.int64).reshape(len(listed), axes)
-    if most is not None:
+
+NAMES_IN_PAD = {
+    "padding_value": "value", "max_length": "length", "truncation": "truncate", "pad_to_multiple_of": "to_multiple",
+    "padding_side": "side", "return_lengths": "lengths", "return_mask": "mask",
+}  # fmt: skip
+"""The names of options of :func:`pad_batch` in the method ``pad`` of a source."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Padding:
+    """The checked options of :func:`pad_batch`, as a function of the arrays.
+
+    Attributes:
+        names: The names by which the caller knows options, for errors. Options that are not in it have their own.
+    """
+
+    padding_value: Any
+    padding: str
+    max_length: Any
+    truncation: bool
+    pad_to_multiple_of: int | None
+    padding_side: str
+    axes: int
+    return_lengths: bool
+    return_mask: bool
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name = self._name
+        validation.one_of("padding", self.padding, ("longest", "max_length"))
+        validation.one_of(name("padding_side"), self.padding_side, ("right", "left"))
+        validation.true_or_false(name("return_lengths"), self.return_lengths)
+        validation.true_or_false(name("return_mask"), self.return_mask)
+        validation.true_or_false(name("truncation"), self.truncation)
+        validation.positive_int("axes", self.axes)
+        multiple, most = self._multiple(), self._most()
+        if most is None and (self.truncation or self.padding == "max_length"):
+            why = f"{name('truncation')}=True" if self.truncation else "padding='max_length'"
+            raise ArgumentError(f"{name('max_length')} must be given with {why}, and is None")
+        if most is not None and (most % multiple).any():
+            raise ArgumentError(
+                f"{name('max_length')} must be a multiple of {name('pad_to_multiple_of')}, {multiple}, not "
+                f"{self.max_length}"
+            )
+        if np.ndim(self.padding_value) != 0:
+            raise ArgumentTypeError(f"{name('padding_value')} must be a single value, not {self.padding_value!r}")
+
+    def __call__(self, arrays: Any) -> Any:
+        """Return what :func:`pad_batch` returns."""
+        axes, multiple, most = self.axes, self._multiple(), self._most()
+        listed = _as_arrays(arrays, axes)
+        lengths = np.array([array.shape[:axes] for array in listed], np.int64).reshape(len(listed), axes)
+        if most is not None:
+            if not self.truncation:
+                self._check_lengths(lengths, most)
+            lengths = np.minimum(lengths, most)
+        longest = most if most is not None and self.padding == "max_length" else lengths.max(axis=0, initial=0)
+        widths = (-(-longest // multiple) * multiple).tolist()
+        dtype = _common_dtype(listed)
+        fill = _as_value(self._name("padding_value"), self.padding_value, dtype) if listed else 0
+        out = np.full((len(listed), *widths, *(listed[0].shape[axes:] if listed else ())), fill, dtype)
+        mask = np.zeros((len(listed), *widths), bool)
+        for array, own, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
+            sides = zip(own, widths, strict=True)
+            place = tuple([slice(width - n, None) if self.padding_side == "left" else slice(n) for n, width in sides])
+            row[place] = array[tuple(map(slice, own))]
+            row_mask[place] = True
+        if not self.return_lengths and not self.return_mask:
+            return out
+        return (out, *[lengths if axes > 1 else lengths[:, 0]] * self.return_lengths, *[mask] * self.return_mask)
+
+    def _name(self, option: str) -> str:
+        return self.names.get(option, option)
+
+    def _multiple(self) -> int:
+        if self.pad_to_multiple_of is None:
+            return 1
+        return validation.positive_int(self._name("pad_to_multiple_of"), self.pad_to_multiple_of)
+
+    def _most(self) -> np.ndarray | None:
+        """Return the greatest length in each axis, ``(axes,) int64``, or None."""
+        name, given = self._name("max_length"), self.max_length
+        if given is None:
+            return None
+        each = list(given) if isinstance(given, (list, tuple)) else [given] * self.axes
+        if len(each) != self.axes:
+            raise ArgumentError(f"{name} must be one number, or one for each of {self.axes} axes, not {given!r}")
+        return np.array([validation.positive_int(name, most) for most in each], np.int64)
+
+    def _check_lengths(self, lengths: np.ndarray, most: np.ndarray) -> None:
         too_long = np.argwhere(lengths > most)
-        if len(too_long) and not truncation:
+        if len(too_long):
             which, axis = too_long[0].tolist()
             raise ArgumentError(
-                f"max_length is {most[axis]}, and arrays[{which}] has length {lengths[which, axis]}; raise it, or pass "
-                f"truncation=True"
+                f"{self._name('max_length')} is {most[axis]}, and arrays[{which}] has length {lengths[which, axis]}; "
+                f"raise it, or pass {self._name('truncation')}=True"
             )
-        lengths = np.minimum(lengths, most)
-    longest = most if most is not None and padding == "max_length" else lengths.max(axis=0, initial=0)
-    widths = (-(-longest // multiple) * multiple).tolist()
-    dtype = _common_dtype(listed)
-    fill = _as_value(padding_value, dtype) if listed else 0
-    out = np.full((len(listed), *widths, *(listed[0].shape[axes:] if listed else ())), fill, dtype)
-    mask = np.zeros((len(listed), *widths), bool)
-    for array, own, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
-        sides = zip(own, widths, strict=True)
-        place = tuple([slice(width - n, None) if padding_side == "left" else slice(n) for n, width in sides])
-        row[place] = array[tuple(map(slice, own))]
-        row_mask[place] = True
-    if not return_lengths and not return_mask:
-        return out
-    return (out, *[lengths if axes > 1 else lengths[:, 0]] * return_lengths, *[mask] * return_mask)
 
 
 class PadColumns:
@@ -132,15 +197,25 @@ class PadColumns:
     """
 
     def __init__(self, *columns: int | str, **options: Any) -> None:
+        defaults = pad_batch.__kwdefaults__ or {}
+        validation.no_unknown("PadColumns", options, defaults)
+        self._hold(columns, Padding(**{**defaults, **options}))
+
+    @classmethod
+    def of_padding(cls, columns: Sequence[Any], padding: Padding) -> PadColumns:
+        """Return the function for options that are checked already."""
+        made = cls.__new__(cls)
+        made._hold(columns, padding)
+        return made
+
+    def _hold(self, columns: Sequence[Any], padding: Padding) -> None:
         self.columns = tuple(column_names("columns", list(columns)))
-        validation.no_unknown("PadColumns", options, pad_batch.__kwdefaults__ or {})
-        pad_batch([], **options)  # refuses bad options
-        self._options = options
-        self._further = [what for what in ("lengths", "mask") if options.get(f"return_{what}")]
+        self._padding = padding
+        self._further = [*["lengths"] * padding.return_lengths, *["mask"] * padding.return_mask]
 
     def __call__(self, *batch: Any, **named: Any) -> Any:
         """Return the batch with the chosen columns padded."""
-        return _replaced(named or batch, self.columns, lambda column: pad_batch(column, **self._options), self._further)
+        return _replaced(named or batch, self.columns, self._padding, self._further)
 
 
 def flat_batch(arrays: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -227,14 +302,6 @@ def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], fu
     return dict(result)
 
 
-def _greatest(max_length: Any, axes: int) -> np.ndarray:
-    """Return the greatest length in each axis: ``(axes,) int64``."""
-    each = list(max_length) if isinstance(max_length, (list, tuple)) else [max_length] * axes
-    if len(each) != axes:
-        raise ArgumentError(f"max_length must be one number, or one for each of {axes} axes, not {max_length!r}")
-    return np.array([validation.positive_int("max_length", most) for most in each], np.int64)
-
-
 def _as_arrays(arrays: Any, axes: int) -> list[np.ndarray]:
     """Return a list of arrays to pad; they agree in all axes but the first `axes`."""
     try:
@@ -273,8 +340,8 @@ def _common_dtype(arrays: list[np.ndarray]) -> np.dtype[Any]:
     return np.result_type(*dtypes or [array.dtype for array in arrays[:1]] or [np.dtype(np.float64)])
 
 
-def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the padding value, if the dtype can hold it; a float is rounded."""
+def _as_value(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the padding value, the argument `name`, if the dtype can hold it; a float is rounded."""
     given = np.array(value)  # keeps its own dtype: a plain number would be compared in the dtype of the arrays
     kind, own = dtype.kind, given.dtype.kind
     # NumPy would read a number from text, and drop a part of a complex one.
@@ -287,5 +354,5 @@ def _as_value(value: Any, dtype: np.dtype[Any]) -> Any:
     except (TypeError, ValueError, OverflowError):
         fits = False
     if not fits:
-        raise ArgumentError(f"padding_value must be one that {dtype} can hold, not {value!r}; convert the arrays")
+        raise ArgumentError(f"{name} must be one that {dtype} can hold, not {value!r}; convert the arrays")
     return held

@@ -93,6 +93,19 @@ def test_a_source_pads_its_columns(pools: list[AbstractWorkerPool]) -> None:
     assert [part.shape for part in of_tuples[0:3]] == [(3, 3), (3, 3), (3,)]
 
 
+@pytest.mark.parametrize("options", [
+    {"length": 2}, {"length": [2, 3]}, {"length": 0}, {"length": 6, "to_multiple": 4}, {"truncate": True},
+    {"truncate": 1}, {"to_multiple": 0}, {"side": "top"}, {"value": 0.5}, {"value": [0]}, {"lengths": "yes"},
+    {"mask": "yes"},
+])  # fmt: skip
+def test_errors_of_a_source_name_its_own_arguments(options: dict[str, Any]) -> None:
+    source = bu.ArrayDataSource({"ids": [[1, 2, 3], [4]]})
+    with raises((ArgumentError, ArgumentTypeError)) as caught:
+        next(source.pad("ids", **options).batch_iterator(2))
+    theirs = ("max_length", "truncation", "pad_to", "padding_", "return_")
+    assert not any(name in str(caught.value) for name in theirs)
+
+
 def test_it_pads_as_torch_does() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     rng = np.random.default_rng(0)

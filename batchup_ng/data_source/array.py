@@ -17,6 +17,7 @@ from ..graph.rows import NO_USER_METHODS
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
+from .looking import columns_of_arrays
 from .own_attributes import replaceable
 from .random_access import RandomAccessDataSource, overridden
 from .source import AbstractDataSource
@@ -100,8 +101,17 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
 
     @replaceable
     def columns(self) -> Any:
-        """The arrays in the structure of a batch: a tuple, or a dict by name."""
-        return self._arrays.columns
+        """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``, of all n rows.
+
+        Arrays, and accessors with rows of one shape, stand for themselves. Other columns, such as texts, sequences of
+        different lengths, or images without a size, are told by their first row, as for any source. ``source.data`` has
+        the accessors of all columns.
+
+        Raises:
+            ArgumentError: a row would have to be read, and there is none.
+            SampleReadError: the first row cannot be read.
+        """
+        return columns_of_arrays(self._arrays) if overridden(self) == NO_USER_METHODS else super().columns
 
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.

@@ -123,7 +123,7 @@ def read_errors(path: str | os.PathLike[str]) -> list[dict[str, str]]:
 
     Raises:
         ArgumentError: the file is no CSV file, or lacks the columns of rows and paths.
-        OSError: the file cannot be read.
+        SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
     rows = csv_rows(path)
     header = next(rows, [])

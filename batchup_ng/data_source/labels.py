@@ -47,6 +47,12 @@ def values_of(name: str, noun: str, node: Node, given: Any, n: int) -> np.ndarra
         values = np.asarray(given)
     except ValueError:
         raise ArgumentTypeError(f"{name} must hold {noun} of each sample, not lists of different lengths") from None
+    if values.ndim > 1 and len(values) == n:
+        raise ArgumentError(
+            f"{name} must hold {noun} of each of the {n} samples, and has several values for each, of shape "
+            f"{values.shape}; join these to one value, such as the text of all tags of a sample ('cat|indoors'), and "
+            f"pass the column of that text, or an array of shape ({n},)"
+        )
     if values.shape != (n,):
         raise ArgumentError(
             f"{name} must hold {noun} of each of the {n} samples, not be of shape {values.shape}; pass the name of a "

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..columns import keys_in
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
@@ -21,7 +20,6 @@ from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
 from ..graph.user import UserNode, refuse_methods_of_nodes
-from ..padding import PadColumns
 from . import epoch_maps
 from .column_choice import dropped, renamed, selected, with_column
 from .column_lengths import lengths
@@ -32,6 +30,7 @@ from .image_options import with_images
 from .labels import labels_of
 from .looking import columns_of, length_of, looked_at, read_in_order
 from .own_attributes import replaceable
+from .padded import pad
 from .sampled import sample
 from .splitting import split_nodes
 from .views import views
@@ -180,7 +179,9 @@ class AbstractDataSource:
     def columns(self) -> Any:
         """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``.
 
-        It reads one sample, with all maps. An axis is None if samples may differ in length along it.
+        It reads one sample, with all maps. The dtype is that of the batches. Columns whose batches are lists have the
+        dtype of a sample: ``dtype(str)`` of text, ``dtype(object)`` of values that are no numbers, text or arrays. An
+        axis is None if samples may differ in length along it.
 
         Raises:
             ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
@@ -242,47 +243,7 @@ class AbstractDataSource:
         """
         return self._followed_by(with_column(self.node, name, values, on))
 
-    def pad(
-        self,
-        *columns: Any,
-        value: Any = 0,
-        length: Any = None,
-        to_multiple: int | None = None,
-        side: str = "right",
-        truncate: bool = False,
-        axes: int = 1,
-        lengths: bool = False,
-        mask: bool = False,
-    ) -> PlannedDataSource:
-        """Return a source whose batches have one array in place of arrays of different lengths.
-
-        Args:
-            *columns: Names, or places if batches are tuples.
-            value: Value to pad with.
-            length: The length of every array after padding. Default: the longest of the batch.
-            to_multiple: Pad further to a multiple of this length.
-            side: ``"right"`` or ``"left"``: where to pad.
-            truncate: Whether to cut arrays that are longer than `length`; otherwise they are an error.
-            axes: In how many axes, the first ones, the arrays may differ: 2 for images.
-            lengths: Whether a column of the lengths follows, ``"ids_lengths"`` for ``"ids"``: ``(n,) int64``.
-            mask: Whether a column follows that is True for values, ``"ids_mask"`` for ``"ids"``: ``(n, longest) bool``.
-
-        Raises:
-            ArgumentError: as :func:`~batchup_ng.pad_batch`, when a batch is made.
-
-        >>> import numpy as np, batchup_ng as bu
-        >>> words = bu.ArrayDataSource({"ids": [[1, 2, 3], [4]]})
-        >>> words.pad("ids", mask=True)[0:2]["ids_mask"].tolist()
-        [[True, True, True], [True, False, False]]
-        """
-        options = {"padding": "longest" if length is None else "max_length", "max_length": length, "axes": axes}
-        options |= {"padding_value": value, "pad_to_multiple_of": to_multiple, "padding_side": side}
-        options |= {"truncation": truncate, "return_lengths": lengths, "return_mask": mask}
-        pad, form = PadColumns(*columns, **options), self.node.form()
-        if form is not None:  # it may have names that batches, which are tuples, do not show
-            pad = PadColumns(*keys_in(form, pad.columns), **options)
-        return self.map(pad)
-
+    pad = pad
     views = views
     with_images = with_images
     lengths = lengths

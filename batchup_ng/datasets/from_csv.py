@@ -6,12 +6,15 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from .. import validation
 from ..accessors.image_files import ImageFiles
 from ..csv_file import csv_rows
-from ..errors import ArgumentError
+from ..display import counted
+from ..error_context import shortened
+from ..errors import ArgumentError, ArgumentTypeError
 from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, Reader
 from .from_table import from_table
 from .table_columns import Column
@@ -21,6 +24,9 @@ FLOAT_CELL = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf
 """Cells of a CSV file that are numbers. ``007`` is text, because it may be a name. Numbers too large for a float are
 text too."""
 
+MAX_MISSING_CELLS = 3
+"""How many different cells of a column of numbers may be taken for missing numbers, to suggest `na_values`."""
+
 
 @validation.known_names(ADVICE_ON_IMAGE_OPTIONS)
 def from_csv(
@@ -28,33 +34,40 @@ def from_csv(
     size: int | tuple[int, int] | None = None, *, separator: str | None = None, columns: Sequence[str] = (),
     class_names: Sequence[str] | None = None, root: str | os.PathLike[str] | None = None, missing: str = "error",
     exclude: str | os.PathLike[str] | Iterable[str] | None = None, images: Reader = ImageFiles, delimiter: str = ",",
-    as_dict: bool = False,
+    as_dict: bool = False, na_values: Sequence[str] = (),
 ) -> FilesDataSource:  # fmt: skip
     """Return a source of the images that a CSV file names. This is :func:`from_table` without a further library.
 
     The file is UTF-8 and begins with the names of its columns. A column has whole numbers if all of its cells are whole
     numbers, else floats if all are numbers, else text. So ``NA`` and ``007`` are text, and an empty cell is empty text,
-    which is no class. Arguments not listed here are as for :func:`from_table`.
+    which is no class. Cells in `na_values` make no text of a column of numbers. If a column of `columns` is text only
+    because of cells such as ``NA`` or an empty one, ``source.report`` names the column and the first row. Arguments not
+    listed here are as for :func:`from_table`.
 
     Args:
         path: The file.
         root: The folder that paths are relative to. Default: the folder of the file.
         delimiter: Character between the cells of a row.
+        na_values: Cells that stand for a missing number: ``[""]``, ``["", "NA"]``. A column whose other cells are all
+            numbers has floats, with NaN in their place. Other columns stay text. A label must not be missing.
 
     Raises:
+        ArgumentTypeError: `na_values` is not a list of strings; also for the reasons in :func:`from_table`.
         ArgumentError: the file is no CSV file in UTF-8, or a row has more or fewer cells than the first; also for the
             reasons in :func:`from_table`.
-        OSError: the file cannot be read.
+        SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
     wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
     table = _read_csv(path, wanted, delimiter)
-    table = {name: cells if name == image else _typed(cells) for name, cells in table.items()}
+    missing_cells = _checked_na_values(na_values)
+    table = {name: cells if name == image else _typed(cells, missing_cells) for name, cells in table.items()}
     root = os.path.dirname(path) if root is None else root
     source = from_table(
         table, image, label, size, separator=separator, columns=columns, class_names=class_names, root=root,
         missing=missing, exclude=exclude, images=images, as_dict=as_dict,
     )  # fmt: skip
-    source.report = dataclasses.replace(source.report, where=os.fspath(path))
+    hints = [source.report.hint, *(_text_hint(name, table[name], missing_cells) for name in columns)]
+    source.report = dataclasses.replace(source.report, where=os.fspath(path), hint="\n".join(filter(None, hints)))
     return source
 
 
@@ -72,11 +85,34 @@ def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter
     return dict(zip(wanted, cells, strict=True))
 
 
-def _typed(cells: Column) -> Column:
+def _typed(cells: Column, missing: Set[str]) -> Column:
     if all(map(INT_CELL.fullmatch, cells)):
         return list(map(int, cells))
-    if not all(map(FLOAT_CELL.fullmatch, cells)):
+    if not all(cell in missing or FLOAT_CELL.fullmatch(cell) for cell in cells):
         return cells
-    numbers = list(map(float, cells))
+    numbers = [math.nan if cell in missing else float(cell) for cell in cells]
     infinite = [cell for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)]
     return numbers if all("inf" in cell.lower() for cell in infinite) else cells
+
+
+def _checked_na_values(na_values: Any) -> frozenset[str]:
+    is_listed = isinstance(na_values, Iterable) and not isinstance(na_values, (str, bytes))
+    found: list[Any] = list(na_values) if is_listed else [None]
+    if not all(isinstance(each, str) for each in found):
+        raise ArgumentTypeError(f"na_values must be a list of strings, not {na_values!r:.80}; pass ['', 'NA']")
+    return frozenset(found)
+
+
+def _text_hint(name: str, cells: Column, missing: Set[str]) -> str:
+    """Return advice on `na_values` if a column is text only because of a few cells without digits, else empty text."""
+    if not isinstance(cells[0], str):
+        return ""
+    odd = list(dict.fromkeys(cell for cell in cells if cell not in missing and not FLOAT_CELL.fullmatch(cell)))
+    n_numbers = sum(FLOAT_CELL.fullmatch(cell) is not None for cell in cells)
+    if not n_numbers or not 0 < len(odd) <= MAX_MISSING_CELLS or any(map(str.isdigit, "".join(odd))):
+        return ""
+    asked, first = [*sorted(missing), *odd], shortened(repr(odd[0]), 40)
+    return (
+        f"column {shortened(name, 60)!r} is text, for row {cells.index(odd[0])} holds {first} among "
+        f"{counted(n_numbers, 'number')}; na_values={shortened(repr(asked), 100)} makes it numbers, with NaN there"
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..accessors.ragged import Ragged
 from ..errors import ArgumentError, ArgumentTypeError
 
 Values = dict[str, Any]
@@ -72,27 +74,37 @@ def named_parts(batch: Any, names: Sequence[str]) -> dict[str, Any]:
     return dict(batch)
 
 
-def columns_of(parts: Mapping[str, Any]) -> tuple[list[Column], Values]:
-    """Return the columns of a batch's named parts, and the parts in the form to write."""
-    found = {name: _column(name, part) for name, part in parts.items()}
+def columns_of(parts: Mapping[str, Any], holds: Callable[[Column], bool]) -> tuple[list[Column], Values]:
+    """Return the columns of a batch's named parts, and the parts in the form to write.
+
+    Args:
+        holds: Whether the format can hold a column. Lists of numbers become arrays if it holds no lists.
+    """
+    found = {name: _column(name, part, holds) for name, part in parts.items()}
     return [column for column, _ in found.values()], {name: values for name, (_, values) in found.items()}
 
 
-def fitting(columns: Sequence[Column], parts: Mapping[str, Any], row: int) -> Values:
+def fitting(
+    columns: Sequence[Column], parts: Mapping[str, Any], row: int, holds: Callable[[Column], bool]
+) -> Values:
     """Return the named parts of a batch in the form to write. Refuse columns that differ from the first batch's.
 
     Args:
         row: The number of the first row, for the error.
+        holds: As for :func:`columns_of`.
     """
-    found, values = columns_of(parts)
+    found, values = columns_of(parts, holds)
     if [each.name for each in found] != [each.name for each in columns]:
         then, now = ([each.name for each in some] for some in (columns, found))
         raise ArgumentError(f"source must give the same columns in each batch, and gave {then}, then {now}; map it")
     for column, own in zip(columns, found, strict=True):
         if own == column:
             continue
+        own_values = values[column.name]
         if column.kind == "ragged" and own.dtype == column.dtype and len(own.shape) == len(column.shape):
-            values[column.name] = list(values[column.name])  # of one shape by chance
+            values[column.name] = list(own_values)  # of one shape by chance
+        elif column.kind == own.kind == "ragged" and own.shape == column.shape and not any(map(np.size, own_values)):
+            values[column.name] = [value.astype(column.dtype) for value in own_values]  # empty lists have no dtype
         else:
             raise ArgumentError(
                 f"column {column.name!r} of source must be the same in each batch, and is {column} in the first, {own} "
@@ -101,18 +113,30 @@ def fitting(columns: Sequence[Column], parts: Mapping[str, Any], row: int) -> Va
     return values
 
 
-def _column(name: str, part: Any) -> tuple[Column, Any]:
+def _column(name: str, part: Any, holds: Callable[[Column], bool]) -> tuple[Column, Any]:
     if hasattr(part, "__array__"):
         part = np.asarray(part)
         if part.dtype.kind not in "USO":
             return Column(name, "fixed", part.dtype, part.shape[1:]), part
         part = part.tolist() if part.ndim == 1 or part.dtype.kind == "O" else list(part)
+    if not holds(Column(name, "json")):
+        part = _with_arrays(part)
     forms = {_form(name, value): None for value in part}
     if len(forms) > 1:
         told = ", ".join(str(Column(name, *form)) for form in list(forms)[:3])
         raise ArgumentError(f"column {name!r} of source must hold values of one kind, not {told}; map it to one")
     ((kind, dtype, shape),) = forms
     return Column(name, kind, dtype, shape), [bytes(value) for value in part] if kind == "bytes" else list(part)
+
+
+def _with_arrays(part: Any) -> Any:
+    """Return lists of numbers, perhaps beside arrays, as arrays of one dtype; other values as they are."""
+    kinds = {list if isinstance(value, (list, tuple)) else type(value) for value in part}
+    if list in kinds and kinds <= {list, np.ndarray}:
+        with contextlib.suppress(ArgumentError):  # of several kinds: refused as lists
+            rows = Ragged.from_rows(list(part))
+            return rows[:] if rows.values.dtype.kind in "biufc" else part
+    return part
 
 
 def _form(name: str, value: Any) -> tuple[str, np.dtype[Any] | None, tuple[int, ...]]:

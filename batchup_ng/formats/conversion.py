@@ -70,7 +70,8 @@ def convert(
     ============  ==================================================================================================
     ``.npy``      One column, of rows of one shape and dtype.
     ``.h5``,      A data set per column: contiguous if all rows are of one shape and dtype and neither `compression` nor
-    ``.hdf5``     `chunk_rows` is given, else in chunks. Text, bytes (as ``uint8``) and 1-D arrays may vary in length.
+    ``.hdf5``     `chunk_rows` is given, else in chunks. Text, bytes (as ``uint8``) and 1-D arrays, or lists of numbers,
+                  may vary in length.
     ``.zarr``     A group of format 3 with an array for each column.
     ``.parquet``  One column each; arrays are lists of fixed size. While it is made, it takes twice its space.
     ``.lmdb``     The layout of ml-pyxis: anything but arrays with fields.

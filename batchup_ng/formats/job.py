@@ -113,7 +113,7 @@ class Job:
     def _write(self, parts: dict[str, Any]) -> int:
         """Write a batch, and return its number of rows. The first batch decides about the columns."""
         if self._writer is None:
-            columns, values = columns_of(parts)
+            columns, values = columns_of(parts, self._format.holds)
             check_columns(self._format, columns)
             every = max(1, PART_BYTES // max(1, _bytes_of(values)))
             told = [column.as_json() for column in columns]
@@ -122,7 +122,7 @@ class Job:
                 writer.begin()
         else:
             writer = self._writer
-            values = fitting(writer.columns, parts, writer.row)
+            values = fitting(writer.columns, parts, writer.row, self._format.holds)
         n = len(next(iter(values.values())))
         with self._telling():
             writer.write(values, n)

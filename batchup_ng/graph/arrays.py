@@ -82,11 +82,6 @@ class ArraysNode(RowsNode):
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
 
-    @property
-    def columns(self) -> Any:
-        """The columns in the structure of a batch: a tuple, or a dict by name."""
-        return tuple(self.data) if self.names is None else dict(zip(self.names, self.data, strict=True))
-
     def with_data(self, data: Sequence[Any]) -> ArraysNode:
         """Return this node over other columns of the same rows."""
         made = copy.copy(self)
@@ -173,7 +168,7 @@ class ArraysNode(RowsNode):
         if len(columns) == 1 and self.names is None:
             taken = list(columns[0])
         else:
-            taken = [self._batch(list(parts)) for parts in zip(*columns, strict=True)]
+            taken = [self.joined(list(parts)) for parts in zip(*columns, strict=True)]
         return [with_rows(one, row) for row, one in zip(rows, taken, strict=True)] if self.include_indices else taken
 
     def sample_name(self, rows: Any) -> str | None:
@@ -190,14 +185,14 @@ class ArraysNode(RowsNode):
             parts = [gather(array, rows, buffers, key.child(number)) for number, array in numbered]
         else:
             parts = [gather(array, rows, buffers) for array in self.data]
-        batch = tuple(parts) if self.names is None and not self._has_samples else self._batch(parts)
+        batch = tuple(parts) if self.names is None and not self._has_samples else self.joined(parts)
         if not self.include_indices:
             return batch
         # A copy, because the rows belong to the plan and the batch to the consumer.
         return with_rows(batch, np.arange(len(self.data[0]))[rows] if isinstance(rows, slice) else np.array(rows))
 
-    def _batch(self, parts: list[Any]) -> Any:
-        """Join the parts of a batch. The arrays of a map-style data set stand side by side with the others."""
+    def joined(self, parts: list[Any]) -> Any:
+        """Return the batch of one part for each column. Arrays of a map-style data set stand beside the others."""
         if self.names is not None:
             return dict(zip(self.names, parts, strict=True))
         if len(parts) == 1 and self._has_samples and isinstance(parts[0], dict):

@@ -34,7 +34,7 @@ class Costs(NamedTuple):
 
 
 def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: int) -> Costs:
-    """Read batches of a source in each order. Return the mean time of a batch in each.
+    """Read batches of a source of named columns in each order. Return the mean time of a batch in each.
 
     Accessors drop their chunks before each order. The window for blocks is no longer than the rows that are read in
     order in the same time; its number of blocks does not change the cost.
@@ -54,7 +54,8 @@ def measure_costs(source: ArrayDataSource, batch_size: int, block: int, window: 
     in_order = cost(source, False, block)
     window = min(window, max(2, int(TIMED_SECONDS * batch_size / max(in_order, 1e-9) / block)))
     sampler = BlockShuffleSampler(len(source.data[0]), block, window)
-    in_blocks = cost(ArrayDataSource(source.columns, sampler=sampler), SEED, block * window)
+    columns = dict(zip(source.node.form(), source.data, strict=True))
+    in_blocks = cost(ArrayDataSource(columns, sampler=sampler), SEED, block * window)
     return Costs(in_order, in_blocks, cost(source, SEED, 1))
 
 

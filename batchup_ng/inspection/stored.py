@@ -38,7 +38,7 @@ def stored_page(paths: str | list[str], batch_size: int = 64, columns: str | Non
     n_files = f" in {counted(len(sizes), 'file')}" if len(sizes) > 1 else ""
     shown = path if path.isprintable() else repr(path)
     lines = [f"{shown}: {counted(rows, 'row')}, {counted(len(source.data), 'column')}{size}{n_files}"]
-    names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.columns]
+    names = [shortened(name if name.isprintable() else repr(name), 60) for name in source.node.form()]
     lines += _table([[name, *_column(column)] for name, column in zip(names, source.data, strict=True)])
     try:
         return "\n".join(lines + (_shuffling(source, rows, min(batch_size, rows)) if rows else [])), True

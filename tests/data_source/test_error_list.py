@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import batchup_ng as bu
 from tests.messages import raises
@@ -48,5 +47,5 @@ def test_what_is_no_list_of_errors(tmp_path: Path) -> None:
         source.subset(exclude=[5])
     with raises(bu.ArgumentTypeError):
         bu.CompositeDataSource([source, source]).subset(exclude=write(out, "1,,x"))
-    with pytest.raises(FileNotFoundError):
+    with raises(bu.SampleReadError):
         source.subset(exclude=tmp_path / "absent.csv")

@@ -119,6 +119,32 @@ def test_what_cannot_be_split_by_is_refused() -> None:
             source.split([0.5], 1, groups=wrong)
 
 
+def test_errors_about_several_classes_and_about_maps_say_what_works() -> None:
+    tags = [["cat|indoors", "dog", "cat"][row % 3] for row in range(12)]
+    hot = np.array([["cat" in tag, "dog" in tag, "indoors" in tag] for tag in tags], np.float32)
+    source = bu.ArrayDataSource({"x": np.zeros(12), "label": hot, "tags": tags})
+    expected = rows_of(source.split([0.5, 0.5], 1, stratify=np.array(tags)))
+    for given_classes in ("label", hot, source.labels):
+        with raises(ArgumentError):
+            source.split([0.5, 0.5], 1, stratify=given_classes)
+    assert rows_of(source.split([0.5, 0.5], 1, stratify="tags")) == expected
+
+    named = source.map(lambda **batch: batch)
+    placed = bu.ArrayDataSource([np.zeros(12), tags]).map(lambda *batch: batch)
+    made = source.map(lambda tags: np.array(tags), on="tags", out="made")
+    for mapped, column, remedy in (
+        (made, "made", "source.select('made')[:]['made']"), (placed, 1, "source.select(1)[:][0]"),
+        (named, "tags", "source.select('tags')[:]['tags']"),
+    ):  # fmt: skip
+        with raises(ArgumentError) as caught:
+            mapped.split([0.5, 0.5], 1, stratify=column)
+        assert remedy in str(caught.value)
+        read = mapped.select(column)[:]
+        classes = read[column] if isinstance(read, dict) else read[0]
+        assert rows_of(mapped.split([0.5, 0.5], 1, stratify=classes)) == expected
+    assert rows_of(source.map(lambda x: x + 1, on="x").split([0.5, 0.5], 1, stratify="tags")) == expected
+
+
 def test_splits_without_groups_are_those_of_before() -> None:
     """A seed names a split for ever."""
     source = bu.ArrayDataSource([np.arange(12)])

@@ -23,7 +23,7 @@ LISTS = {
 def test_lists_are_a_list_of_arrays_and_boxes_have_four_columns(kind: str) -> None:
     source = unchecked(KINDS[kind]({"path": PATHS, **LISTS}), columns=[*LISTS], as_dict=True)
     _check_lists(source.select("boxes", "tokens", "pair"))
-    assert source.columns["tokens"].lengths.tolist() == [2, 0, 1, 3]
+    assert source.lengths("tokens").tolist() == [2, 0, 1, 3]
 
 
 def _check_lists(source: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import os
 from pathlib import Path
@@ -62,6 +63,53 @@ def test_cells_that_are_numbers(cells: str, classes: tuple[str, ...] | None, tmp
     assert source.data[1].dtype == (np.int64 if classes else np.float32)
 
 
+numeric = st.one_of(st.integers(-999, 999).map(str), st.floats(-9, 9).map(repr), st.just("nan"))
+
+
+@given(st.lists(st.one_of(numeric, st.sampled_from(["", "NA", "?"])), min_size=1, max_size=8), st.data())
+def test_missing_numbers_are_nan_as_in_pandas(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[str], data: st.DataObject
+) -> None:
+    missing = data.draw(st.lists(st.sampled_from(["", "NA", "?"]), unique=True))
+    path = write_csv(tmp_path_factory.mktemp("cells") / "a.csv", {"path": ["a.png"] * len(cells), "n": cells})
+    source = bu.from_csv(path, columns=["n"], missing="ignore", na_values=missing)
+    column, told = source.data[1], source.report.hint
+    odd = [cell for cell in cells if cell in ("", "NA", "?") and cell not in missing]
+    if odd:
+        assert column[:] == cells
+        if len(set(cells) - {"", "NA", "?"}):
+            assert told.startswith(f"column 'n' is text, for row {cells.index(odd[0])} holds {odd[0]!r} among ")
+            advised = ast.literal_eval(told.partition("na_values=")[2].partition(" makes")[0])
+            again = bu.from_csv(path, columns=["n"], missing="ignore", na_values=advised)
+            assert (again.data[1].dtype, again.report.hint) == (np.float64, "")
+        else:
+            assert told == ""
+        return
+    assert told == ""
+    expected = [float("nan") if cell in missing else float(cell) for cell in cells]
+    np.testing.assert_array_equal(column, np.array(expected))
+    is_whole = all(cell.lstrip("-").isdigit() for cell in cells)
+    assert column.dtype == (np.int64 if is_whole else np.float64)
+
+
+@pytest.mark.parametrize("cells", [["007", "8"], ["a", "b", "c", "d", "1"], ["x1", "2"], ["", "NA"], ["1", "2"]])
+def test_no_hint_about_columns_that_are_no_numbers(cells: list[str], tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", {"path": ["a.png"] * len(cells), "n": cells})
+    assert bu.from_csv(path, columns=["n"], missing="ignore").report.hint == ""
+
+
+def test_a_label_must_not_be_missing(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", {"path": PATHS[:3], "label": ["1", "", "3"], "n": ["", "", "2"]})
+    with raises(bu.ArgumentError):
+        bu.from_csv(path, label="label", missing="ignore", na_values=[""])
+    for wrong in ("", b"", [None], 3):
+        with raises(bu.ArgumentTypeError):
+            bu.from_csv(path, na_values=wrong)  # type: ignore[arg-type]
+    both = bu.from_csv(path, label="label", columns=["n"], missing="ignore")
+    assert both.class_names == ("", "1", "3")
+    assert str(both.report).endswith("row 0 holds '' among 1 number; na_values=[''] makes it numbers, with NaN there")
+
+
 def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("path,label\na.png,1\nb.png,1,2\n")
@@ -80,8 +128,18 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
         path.write_bytes(content)
         with raises(bu.ArgumentError):
             bu.from_csv(path)
-    with pytest.raises(FileNotFoundError):
-        bu.from_csv(tmp_path / "absent.csv")
+
+
+def test_a_file_that_cannot_be_opened_is_the_same_error_as_of_other_readers(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.csv")
+    for read in (lambda: bu.from_csv(absent), lambda: bu.from_table(TABLE, exclude=absent, missing="ignore")):
+        with raises(bu.SampleReadError) as caught:
+            read()
+        assert caught.value.source == absent
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
+    with pytest.raises(bu.SampleReadError) as of_lines:
+        bu.TextLines(tmp_path / "absent.txt")
+    assert type(of_lines.value.__cause__) is FileNotFoundError
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_text_takes_its_own_length_whatever_the_longest(kind: str) -> None:
     tracemalloc.stop()
     assert most < 20_000_000  # an array of text would take 320 MB
     assert len(pickle.dumps(source)) < 500_000
-    assert source.columns[1][:] == texts
+    assert source.data[1][:] == texts
 
 
 odd_text = st.text(st.characters(exclude_categories=()), max_size=5)

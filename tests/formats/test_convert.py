@@ -374,6 +374,27 @@ class TestPictures:
         assert "left out: 1 ('" in capsys.readouterr().out
 
 
+LISTS = [[1, 2], [], [3], [4, 5, 6], [], []]
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x.parquet", "x.lmdb", "x.tar"])
+@pytest.mark.parametrize("batch_size", [2, 4])
+def test_lists_that_a_map_returns(name: str, batch_size: int, tmp_path: Path) -> None:
+    pytest.importorskip({"x.h5": "h5py", "x.parquet": "pyarrow", "x.lmdb": "lmdb"}.get(name, "numpy"))
+    source = bu.ArrayDataSource({"row": np.arange(len(LISTS))})
+    lists = source.map(lambda row: [LISTS[i] for i in row], on="row", out="ids").select("ids")
+    mixed = source.map(
+        lambda row: [np.array(LISTS[i], "i8") if i % 2 else LISTS[i] for i in row], on="row", out="ids"
+    ).select("ids")
+    for given_source in (lists, *([mixed] if name in ("x.h5", "x.parquet") else [])):
+        convert(given_source, tmp_path / name, batch_size=batch_size, overwrite=True)
+        found = bu.from_file(str(tmp_path / name))[:]
+        (rows,) = found.values()
+        assert [list(row) for row in rows] == LISTS
+        if name in ("x.h5", "x.parquet"):
+            assert {row.dtype for row in rows} == {np.dtype(np.int64)}
+
+
 class TestRefused:
     """What cannot be written, with the remedy."""
 
@@ -386,6 +407,9 @@ class TestRefused:
             ([FIXED["f"].astype(np.longdouble)], "x.zarr"),
             ([FIXED["f"] * 1j], "x.parquet"),
             ([objects([np.zeros((i, 2)) for i in range(4)])], "x.h5"),
+            ([objects([[1, 2], [3.5]])], "x.h5"),
+            ([objects([["a"], ["b", "c"]])], "x.h5"),
+            ([objects([[{}], []])], "x.parquet"),
             ([objects([1, "a"])], "x.tar"),
             ([objects([{"bytes": b"1"}])], "x.tar"),
             ([objects([object()])], "x.tar"),
@@ -752,7 +776,7 @@ def test_a_disk_that_takes_few_bytes_at_once(
 
 def test_a_column_comes_back_from_json() -> None:
     dtype = np.dtype([(("title", "a"), "<i4", (2, 3)), ("b", [("c", ">f8")]), ("d", "u1"), ("e", "f8")], align=True)
-    for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]})[0]:
+    for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]}, TarWriter.holds)[0]:
         assert Column.from_json(json.loads(json.dumps(column.as_json()))) == column
 
 

@@ -1,0 +1,178 @@
+"""`source.columns` of every kind of column tells the dtype and the shape that batches have."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import batchup_ng as bu
+from batchup_ng.errors import ArgumentError, SampleReadError
+from tests.messages import raises
+
+N = 4
+TEXTS = ["a", "three", "", "of any length"]
+BOXES = [np.ones((1, 4), "f4"), np.zeros((0, 4), "f4"), np.ones((2, 4), "f4"), np.ones((1, 4), "f4")]
+
+
+class Plain:
+    """An accessor of the user without dtype and shape."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.rows[rows]
+
+
+class Own(bu.ArrayDataSource):
+    """A source of the user whose batches are not the rows of its arrays."""
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return tuple([part.astype("f4") for part in super().samples_by_indices_nomapping(indices)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("columns")
+    for row in range(N):
+        Image.new("RGB", (8 + row, 6)).save(root / f"{row}.png")
+    (root / "x.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (root / "x.jsonl").write_text("".join(json.dumps({"y": row}) + "\n" for row in range(N)))
+    (root / "lists.jsonl").write_text("[1, 2]\n[3]\n[4]\n[]\n")
+    np.save(root / "x.npy", np.zeros((N, 3), ">i2"))
+    with tarfile.open(root / "x.tar", "w") as tar:
+        for row in range(N):
+            for name in (f"{row}.png", "x.npy"):
+                tar.add(root / name, f"{row}.{name[-3:]}")
+    (root / "x.csv").write_text("path,text,n,some\n" + "".join(f"{row}.png,t{row},{row}.5,\n" for row in range(N)))
+    return root
+
+
+def paths(folder: Path) -> list[str]:
+    return [str(folder / f"{row}.png") for row in range(N)]
+
+
+# Each source, with dtype and shape of its columns
+KINDS: dict[str, tuple[Callable[[Path], Any], Any]] = {
+    "texts": (lambda folder: bu.ArrayDataSource({"x": TEXTS}), {"x": (str, (N,))}),
+    "bytes": (lambda folder: bu.ArrayDataSource([[b"a", b"", b"b", b"c"]]), [(bytes, (N,))]),
+    "array of texts": (lambda folder: bu.ArrayDataSource([np.array(TEXTS)]), [("<U13", (N,))]),
+    "lists": (lambda folder: bu.ArrayDataSource([[[1, 2], [3], [], [4]]]), [("i8", (N, None))]),
+    "boxes": (lambda folder: bu.ArrayDataSource({"boxes": BOXES}), {"boxes": ("f4", (N, None, None))}),
+    "with_index": (
+        lambda folder: bu.ArrayDataSource({"x": TEXTS}, include_indices=True), {"index": ("i8", (N,)), "x": (str, (N,))}
+    ),
+    "images": (
+        lambda folder: bu.ArrayDataSource([bu.ImageFiles(paths(folder)), np.arange(N)]),
+        [("u1", (N, None, None, None)), ("i8", (N,))],
+    ),
+    "images of a size": (
+        lambda folder: bu.ArrayDataSource([bu.ImageFiles(paths(folder), 5, dtype="float32")]), [("f4", (N, 5, 5, 3))]
+    ),
+    "encoded": (
+        lambda folder: bu.ArrayDataSource([bu.ImageBytes(bu.FileBytes(paths(folder)), 4), bu.FileBytes(paths(folder))]),
+        [("u1", (N, 4, 4, 3)), (bytes, (N,))],
+    ),
+    "floats": (
+        lambda folder: bu.ArrayDataSource([bu.ImageArrayUInt8ToFloat32(bu.ImageFiles(paths(folder), 5))]),
+        [("f4", (N, 5, 5, 3))],
+    ),
+    "csv": (
+        lambda folder: bu.from_csv(folder / "x.csv", size=4, columns=["text", "n", "some"], as_dict=True),
+        {"image": ("u1", (N, 4, 4, 3)), "text": (str, (N,)), "n": ("f8", (N,)), "some": (str, (N,))},
+    ),
+    "table": (
+        lambda folder: bu.from_table({"path": paths(folder), "ids": [[1], [2, 3], [], [4]]}, columns=["ids"]),
+        [("u1", (N, None, None, None)), ("i8", (N, None))],
+    ),
+    "lines": (lambda folder: bu.from_file(str(folder / "x.txt")), {"x": (str, (N,))}),
+    "json": (lambda folder: bu.from_file(str(folder / "x.jsonl")), {"x": (object, (N,))}),
+    "json lists": (lambda folder: bu.from_file(str(folder / "lists.jsonl")), {"x": ("i8", (N, None))}),
+    "npy": (lambda folder: bu.from_file(str(folder / "x.npy")), {"x": ("i2", (N, 3))}),
+    "byte order": (lambda folder: bu.ArrayDataSource([np.zeros((N, 3), ">f8")]), [("f8", (N, 3))]),
+    "tar": (
+        lambda folder: bu.ArrayDataSource([bu.TarShards(str(folder / "x.tar"), "png")]), [(bytes, (N,))]
+    ),
+    "pairs": (
+        lambda folder: bu.ArrayDataSource([bu.MapStyle([(row, "t" * row) for row in range(N)]), np.ones((N, 2))]),
+        [("i8", (N,)), (str, (N,)), ("f8", (N, 2))],
+    ),
+    "dicts": (
+        lambda folder: bu.ArrayDataSource([bu.MapStyle([{"x": np.ones(3, "f4"), "y": None} for _ in range(N)])]),
+        {"x": ("f4", (N, 3)), "y": (object, (N,))},
+    ),
+    "uneven": (
+        lambda folder: bu.ArrayDataSource([bu.MapStyle([[[1], [2, 3]]] * N)]), [(object, (N,))]
+    ),
+    "accessor": (lambda folder: bu.ArrayDataSource({"x": Plain(np.ones((N, 2), "f4"))}), {"x": ("f4", (N, 2))}),
+    "own": (lambda folder: Own([np.arange(N)]), [("f4", (N,))]),
+}  # fmt: skip
+
+
+def told(columns: Any) -> Any:
+    parts = columns.items() if isinstance(columns, dict) else enumerate(columns)
+    return {name: (np.dtype(column.dtype), tuple(column.shape)) for name, column in parts}
+
+
+def check(column: Any, batch: Any) -> None:
+    """Check what is told of a column against all of its rows."""
+    dtype, shape = column
+    if isinstance(batch, np.ndarray):
+        assert (batch.dtype, batch.shape) == (dtype, shape)
+        return
+    assert isinstance(batch, list)
+    assert len(batch) == shape[0]
+    for row in batch:
+        if dtype.kind in "US":
+            assert (type(row), shape[1:], dtype.itemsize) == (dtype.type.__mro__[1], (), 0)
+        elif dtype.kind != "O":
+            assert np.ndim(row) == len(shape) - 1
+            assert not np.size(row) or np.asarray(row).dtype == dtype
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_column_has_the_dtype_and_the_shape_of_its_batches(kind: str, folder: Path) -> None:
+    made, expected = KINDS[kind]
+    source = made(folder)
+    names = expected if isinstance(expected, dict) else dict(enumerate(expected))
+    wanted = {name: (np.dtype(dtype), shape) for name, (dtype, shape) in names.items()}
+    batch = source[:]
+    parts = batch if isinstance(batch, dict) else dict(enumerate(batch))
+    for over in (source, source.subset(np.arange(N)), source.map(lambda *batch, **parts: parts or batch)):
+        found = over.columns
+        assert isinstance(found, dict) == isinstance(batch, dict)
+        assert told(found) == wanted
+    for name, column in wanted.items():
+        check(column, parts[name])
+
+
+def test_arrays_and_accessors_of_one_shape_stand_for_themselves(folder: Path) -> None:
+    array, images = np.arange(N), bu.ImageFiles(["none.png"] * N, 5)
+    source = bu.ArrayDataSource([array, images, TEXTS])
+    assert source.columns[0] is array
+    assert source.columns[1] is images  # and no file is read
+    assert source.data[2][:] == TEXTS
+
+
+def test_tensors_keep_their_dtype() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    source = bu.ArrayDataSource([torch.ones((N, 2), dtype=torch.bfloat16), TEXTS])
+    assert source.columns[0].dtype == source[:][0].dtype == torch.bfloat16
+
+
+def test_what_cannot_be_read_says_so() -> None:
+    with raises(ArgumentError):
+        bu.ArrayDataSource([bu.MapStyle([]), np.zeros(0)]).columns  # noqa: B018
+    with raises(SampleReadError):
+        bu.ArrayDataSource([bu.FileBytes(["none.png"])]).columns  # noqa: B018
+    assert bu.ArrayDataSource([np.zeros((0, 3))]).columns[0].shape == (0, 3)
