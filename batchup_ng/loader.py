@@ -165,7 +165,7 @@ class Loader:
         """Begin the next epoch and return the iterator of its batches. If the current epoch was left early, end it.
 
         This call starts the workers and the first batches. An epoch counts as begun with the request for its first
-        batch, because some frameworks call ``iter`` more often than they loop.
+        batch, as some frameworks call ``iter`` more often than they loop; if an exception follows, it begins again.
         """
         shared, began = self._shared, time.perf_counter()
         with shared.lock:

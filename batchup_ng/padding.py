@@ -55,7 +55,7 @@ def pad_batch(
 
     Returns:
         The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. For no
-        arrays, a ``float64`` array of length 0.
+        arrays, a ``float64`` array of length 0. If all are lists without a value, the dtype of `padding_value`.
 
     Raises:
         ArgumentError: the arrays differ in dtype or in any axis but the first `axes`, an array is longer than
@@ -136,6 +136,8 @@ class Padding:
         longest = most if most is not None and self.padding == "max_length" else lengths.max(axis=0, initial=0)
         widths = (-(-longest // multiple) * multiple).tolist()
         dtype = _common_dtype(listed)
+        if listed and not any(array.size for array in listed) and not any(hasattr(each, "dtype") for each in arrays):
+            dtype = np.asarray(self.padding_value).dtype  # lists without a value have none
         fill = _as_value(self._name("padding_value"), self.padding_value, dtype) if listed else 0
         out = np.full((len(listed), *widths, *(listed[0].shape[axes:] if listed else ())), fill, dtype)
         mask = np.zeros((len(listed), *widths), bool)

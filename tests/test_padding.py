@@ -337,3 +337,12 @@ def test_columns_are_flat_in_tuples_and_dicts() -> None:
 def test_columns_that_cannot_be_made_flat_are_refused(call: Any) -> None:
     with raises(ArgumentError):
         call()
+
+
+def test_lists_without_a_value_have_the_dtype_of_the_padding() -> None:
+    texts = bu.ArrayDataSource({"t": ["a", "", "bc"]})
+    tokens = texts.map(lambda t: [[ord(c) for c in each] for each in t], on="t", out="ids").pad("ids")
+    assert {batch["ids"].dtype for batch in tokens.batch_iterator(1)} == {np.dtype(np.int64)}
+    assert bu.pad_batch([[], []], padding_value=0.0).dtype == np.float64
+    assert bu.pad_batch([np.zeros(0, np.int8), []]).dtype == np.int8
+    assert bu.pad_batch([]).dtype == np.float64
