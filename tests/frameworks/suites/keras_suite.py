@@ -230,8 +230,10 @@ def test_a_state_in_mid_epoch_is_refused() -> None:
         next(iter(loader))
         state = loader.state_dict()
         loader.load_state_dict(state)
+        dataset = to_keras(loader)
+        assert dataset.num_batches == 10
         with raises(StateError):
-            to_keras(loader)[0]
+            dataset[0]
         assert len([1 for _, _ in zip(range(9), endless(loader), strict=False)]) == 9
 
 
