@@ -451,7 +451,7 @@ class Loader:
     @property
     def in_mid_epoch(self) -> bool:
         """Whether a part of an epoch was handed out, by this loader or before the loaded state."""
-        return (self._under_way() is not None and self._shared.inner.asked) or self.begins_in_mid_epoch
+        return bool((iterator := self._under_way()) is not None and iterator.asked) or self.begins_in_mid_epoch
 
     @property
     def begins_in_mid_epoch(self) -> bool:
