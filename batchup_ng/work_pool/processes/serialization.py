@@ -359,7 +359,7 @@ def _reduced_tensor(tensor: Any) -> Any:
 # -- the name of the part that cannot travel ---------------------------------------------------------------------
 
 MAX_SECONDS, MAX_DEPTH = 0.05, 16
-"""Limits of the search for a part: seconds, and steps from the value to the part."""
+"""Limits of the search for a part: seconds of CPU time (a busy machine names it too), and steps to the part."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
@@ -371,10 +371,10 @@ def culprit(name: str, value: Any, can_travel: Callable[[Any], bool]) -> str:
     >>> culprit("the task", {"x": 1, "guard": threading.Lock()}, lambda part: part == 1)
     "the task['guard'] of type _thread.lock"
     """
-    deadline = time.monotonic() + MAX_SECONDS
+    deadline = time.thread_time() + MAX_SECONDS
     for _ in range(MAX_DEPTH):
         for step, part in _parts(name, value):
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 break
             if not isinstance(part, _PLAIN) and not can_travel(part):
                 name, value = step, part
