@@ -24,6 +24,7 @@ from benchmarks.plan import Part, Study
 from benchmarks.records import Reading
 from benchmarks.studies import STUDIES
 from benchmarks.workloads.base import Workload
+from benchmarks.workloads.images import photographs
 from tests.extent import thorough
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,6 +201,7 @@ def test_data_that_need_another_library_say_which(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    photographs.cache_clear()  # another test may have read them
     with pytest.raises(SystemExit) as caught:
         main(["images", "--quick"])
     assert caught.value.code == 2
