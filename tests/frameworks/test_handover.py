@@ -95,6 +95,27 @@ def test_the_state_of_an_iterator_counts_what_the_loop_got(taken: int, pools: li
         assert got + [x.tolist() for (x,) in rest] == expected
 
 
+@pytest.mark.parametrize("pool", ["serial", "threads"])
+def test_an_epoch_whose_first_batch_did_not_arrive_comes_again(pool: str) -> None:
+    broken = [True]
+
+    def convert(batch: Any) -> Any:
+        if broken[0]:
+            raise KeyError("not yet")
+        return batch
+
+    with bu.Loader(SOURCE, 20, shuffle=1, pool=pool) as loader:
+        expected = [(loader.epoch, x.tolist()) for (x,) in loader.epochs(2)]
+    for handed in (ahead, converted):
+        broken[0] = True
+        with bu.Loader(SOURCE, 20, shuffle=1, pool=pool) as loader:
+            with pytest.raises(KeyError):
+                next(handed(loader, convert).epochs(2))
+            assert loader.upcoming_epoch == 0
+            broken[0] = False
+            assert [(loader.epoch, x.tolist()) for (x,) in handed(loader, convert).epochs(2)] == expected
+
+
 def test_iterators_of_a_loader_are_refused() -> None:
     with bu.Loader(SOURCE, 4, shuffle=1, pool="serial") as loader:
         for given in (iter(loader), iter(loader.map(lambda x: (x,))), bu.watch(loader.epochs(2), lambda wait: None)):

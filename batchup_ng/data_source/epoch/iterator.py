@@ -225,8 +225,10 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def broken_off_before_first(self) -> bool:
-        """Whether the epoch was broken off before it handed out a batch."""
-        return self._over not in (None, BY_CONSUMER) and not self._handed[0]
+        """Whether the epoch was ended before the loop got a batch, though it has one."""
+        taken = self._handed[0]
+        got = taken if self.ahead_of is None else self.ahead_of.at[0]
+        return self._over is not None and not got and not (self.at_end and not taken)
 
     @property
     def untouched(self) -> bool:
