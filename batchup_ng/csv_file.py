@@ -25,11 +25,7 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[lis
         is_regular = stat.S_ISREG(os.stat(path).st_mode)  # opening a pipe would wait for a writer
         file = open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") if is_regular else None  # noqa: SIM115
     except OSError as error:
-        raise SampleReadError(
-            f"{shortened(repr(os.path.abspath(path)), 400)} cannot be opened ({type(error).__name__}: "
-            f"{error.strerror}); check its path and permissions",
-            os.fspath(path),
-        ) from error
+        raise not_opened(path, error) from error
     if file is None:
         raise ArgumentError(
             f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"
@@ -50,3 +46,12 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[lis
             raise ArgumentError(
                 f"{os.fspath(path)!r} must be a CSV file in UTF-8, and behind line {reader.line_num} it is not: {error}"
             ) from error
+
+
+def not_opened(path: str | os.PathLike[str], error: OSError) -> SampleReadError:
+    """Return the error for a file of names, labels or annotations that cannot be opened."""
+    return SampleReadError(
+        f"{shortened(repr(os.path.abspath(path)), 400)} cannot be opened ({type(error).__name__}: {error.strerror}); "
+        f"check its path and permissions",
+        os.fspath(path),
+    )

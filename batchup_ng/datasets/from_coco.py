@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import validation
 from ..accessors.instance_masks import InstanceMasks, of_polygons, of_runs
+from ..csv_file import not_opened
 from ..errors import ArgumentError
 from .annotated import ADVICE_ON_ANNOTATED_OPTIONS, Objects, present
 from .files import FilesDataSource, checked_class_names
@@ -130,11 +131,13 @@ class _Content:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with open(path, "rb") as file:
-            try:
+        try:
+            with open(path, "rb") as file:
                 self.parts = json.load(file)
-            except (ValueError, RecursionError) as error:
-                raise ArgumentError(f"annotations must be JSON, and {path!r} is not: {error}; replace it") from None
+        except OSError as error:
+            raise not_opened(path, error) from error
+        except (ValueError, RecursionError) as error:
+            raise ArgumentError(f"annotations must be JSON, and {path!r} is not: {error}; replace it") from None
         needed = ("images", "annotations", "categories")
         if not isinstance(self.parts, dict) or not all(isinstance(self.parts.get(name), list) for name in needed):
             has = ", ".join(map(repr, self.parts)) if isinstance(self.parts, dict) else "no names"

@@ -347,3 +347,11 @@ def test_options_that_do_not_suit_the_file_are_refused(folder: Path) -> None:
         read(folder, content(), class_names=["cat"])
     with raises(ArgumentError):
         read(folder, content(), missing="no")
+
+
+def test_a_file_that_cannot_be_opened_is_the_same_error_as_of_other_readers(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.json", tmp_path):
+        with raises(bu.SampleReadError) as caught:
+            bu.from_coco(tmp_path, path)
+        assert caught.value.source == str(path)
+        assert isinstance(caught.value.__cause__, OSError)
