@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .errors import ArgumentError
 from .memory.leases import Buffers
+from .tensors import is_any_tensor
 
 
 class NothingLeft:
@@ -123,23 +124,53 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
         return {name: scatter([part[name] for part in parts], offsets, buffers) for name in first}
     n = sum(len(places) for places in offsets)
     if any(not isinstance(part, np.ndarray) for part in parts):
+        if all(map(is_any_tensor, parts)):
+            return _scattered_tensors(parts, offsets, n)
         samples: list[Any] = [None] * n
         for part, places in zip(parts, offsets, strict=True):
             for place, sample in zip(places, part, strict=True):
                 samples[place] = sample
         return samples
     shapes, dtypes = {array.shape[1:] for array in parts}, {array.dtype.newbyteorder("=") for array in parts}
-    if len(shapes) > 1:
-        raise ArgumentError(f"the sources that were joined have samples of shapes {sorted(shapes)}; map them to one")
-    if len(dtypes) > 1 and not all(dtype.kind in "US" for dtype in dtypes):
-        raise ArgumentError(
-            f"the sources that were joined have samples of dtypes {sorted(map(str, dtypes))}, so that batches would "
-            f"change their dtype from one to the next; map them to one"
-        )
+    if len(shapes) > 1 or len(dtypes) > 1:
+        _check_one(shapes, dtypes)
     out = buffers.empty((n, *shapes.pop()), np.result_type(*dtypes))
     for part, places in zip(parts, offsets, strict=True):
         out[places] = part
     return out
+
+
+def _scattered_tensors(parts: Sequence[Any], offsets: Sequence[np.ndarray], n: int) -> Any:
+    """Return one tensor with the rows of ``parts[i]`` at ``offsets[i]``."""
+    _check_one({tuple(part.shape[1:]) for part in parts}, {part.dtype for part in parts})
+    out = parts[0].new_empty((n, *parts[0].shape[1:]))
+    for part, places in zip(parts, offsets, strict=True):
+        out[places] = part
+    return out
+
+
+def _check_one(shapes: Collection[Any], dtypes: Collection[Any]) -> None:
+    """Refuse arrays of several parts whose samples differ in shape or dtype. Texts may differ in length."""
+    if len(shapes) > 1:
+        raise ArgumentError(
+            f"the sources that were joined have samples of shapes {sorted(map(tuple, shapes))}; map them to one"
+        )
+    if len(dtypes) > 1:
+        first, *others = dtypes
+        if not all(as_text(first, dtype) for dtype in others):
+            raise ArgumentError(
+                f"the sources that were joined have samples of dtypes {sorted(map(str, dtypes))}, so that batches "
+                f"would change their dtype from one to the next; map them to one, as by x.astype(...)"
+            )
+
+
+def as_text(a: Any, b: Any) -> bool:
+    """Return whether both dtypes are of NumPy's texts, or both of its bytes: they may differ in length.
+
+    >>> as_text(np.dtype("U3"), np.dtype("U7")), as_text(np.dtype("U3"), np.dtype("S3"))
+    (True, False)
+    """
+    return isinstance(a, np.dtype) and isinstance(b, np.dtype) and a.kind == b.kind and a.kind in "US"
 
 
 def batch_of(samples: Sequence[Any]) -> Any:

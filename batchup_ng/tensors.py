@@ -47,6 +47,11 @@ def copied(tensor: Any, buffers: Buffers) -> Any:
     return over(memory, dtype_name(tensor), tuple(tensor.shape), _dense_strides(tensor)).copy_(tensor)
 
 
+def promoted(a: Any, b: Any) -> Any:
+    """Return the dtype of PyTorch's that values of both dtypes are converted to."""
+    return sys.modules["torch"].promote_types(a, b)
+
+
 def dtype_name(tensor: Any) -> str:
     """Return PyTorch's name of the dtype: ``"bfloat16"``."""
     return str(tensor.dtype).removeprefix("torch.")

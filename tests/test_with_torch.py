@@ -14,7 +14,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.contents import value_facts
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.comparison import digest_of, layout_of
 from tests.messages import raises
@@ -303,6 +303,30 @@ def test_the_collators_of_hugging_face(made: dict[str, Any]) -> None:
     source = bu.ArrayDataSource([bu.MapStyle(numbers)]).collate(transformers.default_data_collator)
     for batch in same(source, made):
         assert batch["x"][:, 0].tolist() == batch["labels"].tolist()
+
+
+def unchanged(x: Any) -> Any:
+    return (x,)
+
+
+def test_tensors_that_are_joined_are_one_tensor_in_every_batch(made: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def of(tensor: Any) -> Any:
+        return bu.ArrayDataSource([tensor])
+
+    a, b = torch.arange(7), torch.arange(7) + 10
+    joined = of(a).concat(of(b))
+    for size in (6, 7, 8, 14):
+        same(joined, made, size)
+        batches = [batch[0] for batch in joined.batch_iterator(size)]
+        assert {(type(batch), batch.dtype) for batch in batches} == {(torch.Tensor, torch.int64)}
+        assert torch.equal(torch.cat(batches), torch.cat([a, b]))
+    for other in (b.float(), np.arange(7), b[:, None]):
+        with raises(ArgumentError):
+            of(a).concat(of(other))
+    with raises(ArgumentError):
+        list(of(a).map(unchanged).concat(of(b.float()).map(unchanged)).batch_iterator(8))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")

@@ -24,13 +24,25 @@ from .splitting import split_nodes
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
     """Return a source with the samples of all `sources`, one source after the other. Shuffling mixes them all.
 
+    All batches have the same columns and dtypes. So the sources must have the same columns, by name or
+    number, each with one dtype and samples of one shape. Arrays of text may differ in length: batches have the longest.
+    This function compares what is known without reading a row. A map without ``on=``, and the columns that a map makes,
+    are not: their batches are compared, as they are made, with the sources whose columns are known. If none is known,
+    only a batch with rows of several sources is compared.
+
     Args:
         sampler: The order of the samples. Row numbers run through all sources.
 
     Raises:
         ArgumentError: there are no sources, a source has an endless epoch, or the sampler is for another number of
-            rows.
+            rows; sources differ in their columns, or in the dtype or shape of a column.
         ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
+        MapResultError: when a batch is made: a map gives other columns, dtypes or shapes than the other sources have.
+
+    >>> import numpy as np
+    >>> concat(ArrayDataSource([np.zeros(3, np.float32)]), ArrayDataSource([np.zeros(3, np.uint8)]))
+    Traceback (most recent call last):
+    batchup_ng.errors.ArgumentError: sources that are joined must have columns of one dtype, and the column 0 is...
     """
     return ConcatDataSource(_one_list(sources), sampler)
 

@@ -52,6 +52,14 @@ class Traits(NamedTuple):
     """Whether a pool makes the batches. They, and the results of maps on them, are then handed out unchanged."""
 
 
+class Kind(NamedTuple):
+    """What the batches of a column hold: arrays or lists, the dtype, the shape of a sample. None is not known."""
+
+    listed: bool
+    dtype: Any
+    shape: tuple[Any, ...] | None
+
+
 class Streaming(Protocol):
     """The part of the options of an epoch that a node reads."""
 
@@ -120,9 +128,11 @@ class Node(Shown):
 
     Attributes:
         name: The name of the source's class, for errors and saved states.
+        kinds: What the columns hold, as far as it is known, by name or place, if the node joins others. Else None.
     """
 
     name = ""
+    kinds: Mapping[Any, Kind] | None = None
 
     def __init__(self) -> None:
         self._notes = Notes()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
-from ..columns import common_form, joined_form, place_in
+from ..columns import common_form, joined_form, keys_in, place_in
 from ..errors import ArgumentError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
+from .alike import fits_of
 from .composite import join, join_samples
 from .node import Node, Notes, joined_names, numbered_length
 from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
@@ -119,7 +120,17 @@ class ConcatNode(_JoinedNode):
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         self._bounds = np.cumsum([0, *lengths])
         n = int(self._bounds[-1])
+        self._compare()
         super().__init__(StandardSampler(n) if sampler is None else sampler_for(n, sampler))
+
+    def _compare(self) -> None:
+        """Note what makes the batches of the sources alike. Raise if they cannot be."""
+        self._fits, self.kinds = fits_of(self.sources)
+
+    def with_children(self, children: Sequence[Node]) -> ConcatNode:
+        made: Any = super().with_children(children)
+        made._compare()
+        return cast(ConcatNode, made)
 
     def form(self) -> Any:
         return common_form([source.form() for source in self.sources])
@@ -127,7 +138,13 @@ class ConcatNode(_JoinedNode):
     def only(self, names: Sequence[Any]) -> Node | None:
         parts = [source.only(names) for source in self.sources]
         found = [part for part in parts if part is not None]
-        return self.with_children(found) if len(found) == len(parts) else None
+        if len(found) < len(parts):
+            return None
+        made: Any = super().with_children(found)  # they are as alike as the sources, and need no comparison
+        keys = keys_in(self.form(), names)
+        made._fits = [fit and fit.only(keys) for fit in self._fits]
+        made.kinds = None
+        return cast(ConcatNode, made)
 
     def origin(self) -> Any:
         first, *others = [source.origin() for source in self.sources]
@@ -148,7 +165,9 @@ class ConcatNode(_JoinedNode):
         parts = []
         for i, where in zip(present, places, strict=True):
             own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
-            parts.append(as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory)))
+            part = as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory))
+            fit = self._fits[i]
+            parts.append(part if fit is None else fit.fitted(part))
         if len(parts) == 1:
             return parts[0]
         _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
