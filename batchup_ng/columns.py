@@ -181,6 +181,11 @@ class MappedColumns:
             made.form(form)  # raises for columns that do not exist
         return made
 
+    @property
+    def named(self) -> Sequence[Any]:
+        """The columns of the results, as they were given."""
+        return self.on if self.out is None else self.out
+
     def taken_from(self, batch: Any) -> tuple[Any, ...]:
         """Return the columns that the function is called with."""
         return tuple([batch[key] for key in keys_in(batch, self.on)])

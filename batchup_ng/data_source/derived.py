@@ -13,11 +13,15 @@ from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
 from ..graph.views import ViewsNode
 from .planned import PlannedDataSource
+from .reader_facts import class_names, report
 from .source import AbstractDataSource, node_of
 
 
 class MapDataSource(PlannedDataSource, node=MapNode):
     """A source that applies a function to the batches of another source: see :meth:`AbstractDataSource.map`."""
+
+    class_names = class_names
+    report = report
 
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
@@ -29,6 +33,9 @@ class MapDataSource(PlannedDataSource, node=MapNode):
 class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
     """A source that applies a function to the samples of another source: see :meth:`AbstractDataSource.map_samples`."""
 
+    class_names = class_names
+    report = report
+
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
         rng: str | None = None,
@@ -39,12 +46,18 @@ class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
 class ColumnsDataSource(PlannedDataSource, node=ColumnsNode):
     """Some columns of another source, perhaps under other names: see the methods ``select``, ``drop``, ``rename``."""
 
+    class_names = class_names
+    report = report
+
     def __init__(self, source: AbstractDataSource, columns: ChosenColumns) -> None:
         self._show(ColumnsNode(node_of("source", source), columns))
 
 
 class ViewsDataSource(PlannedDataSource, node=ViewsNode):
     """A source with several views of each sample of another source: see the method ``views``."""
+
+    class_names = class_names
+    report = report
 
     def __init__(
         self, source: AbstractDataSource, fns: Sequence[Callable[..., Any]], *, on: Any = None, out: Any = None
@@ -55,12 +68,18 @@ class ViewsDataSource(PlannedDataSource, node=ViewsNode):
 class CollateDataSource(PlannedDataSource, node=CollateNode):
     """A source whose batches are made from lists of samples: see :meth:`AbstractDataSource.collate`."""
 
+    class_names = class_names
+    report = report
+
     def __init__(self, source: AbstractDataSource, fn: Callable[..., Any]) -> None:
         self._show(CollateNode(node_of("source", source), fn))
 
 
 class FilterDataSource(PlannedDataSource, node=FilterNode):
     """A source that leaves samples out of the batches of another source: see the method ``filter``, ``lazy=True``."""
+
+    class_names = class_names
+    report = report
 
     def __init__(self, source: AbstractDataSource, predicate: Callable[..., Any], columns: Any = None) -> None:
         self._show(FilterNode(node_of("source", source), predicate, columns))
@@ -69,6 +88,9 @@ class FilterDataSource(PlannedDataSource, node=FilterNode):
 class IndexedDataSource(PlannedDataSource, node=IndexedNode):
     """A source that puts row numbers before the batches of another source: see the method ``with_index``."""
 
+    class_names = class_names
+    report = report
+
     def __init__(self, source: AbstractDataSource) -> None:
         self._show(IndexedNode(node_of("source", source)))
 
@@ -76,12 +98,18 @@ class IndexedDataSource(PlannedDataSource, node=IndexedNode):
 class TakeDataSource(PlannedDataSource, node=TakeNode):
     """The first samples of each epoch: see :func:`~batchup_ng.take`."""
 
+    class_names = class_names
+    report = report
+
     def __init__(self, source: AbstractDataSource, n: int) -> None:
         self._show(TakeNode(node_of("source", source), n))
 
 
 class RoundsDataSource(PlannedDataSource, node=RoundsNode):
     """Several epochs of a source, one after the other: see :func:`~batchup_ng.repeat`."""
+
+    class_names = class_names
+    report = report
 
     def __init__(self, source: AbstractDataSource, times: int) -> None:
         self._show(RoundsNode(node_of("source", source), times))

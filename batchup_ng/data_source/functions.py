@@ -24,7 +24,7 @@ from .splitting import split_nodes
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
     """Return a source with the samples of all `sources`, one source after the other. Shuffling mixes them all.
 
-    All batches have the same columns and dtypes. So the sources must have the same columns, by name or
+    All batches have the same columns, dtypes and class names. So the sources must have the same columns, by name or
     number, each with one dtype and samples of one shape. Arrays of text may differ in length: batches have the longest.
     This function compares what is known without reading a row. A map without ``on=``, and the columns that a map makes,
     are not: their batches are compared, as they are made, with the sources whose columns are known. If none is known,
@@ -35,7 +35,7 @@ def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None)
 
     Raises:
         ArgumentError: there are no sources, a source has an endless epoch, or the sampler is for another number of
-            rows; sources differ in their columns, or in the dtype or shape of a column.
+            rows; sources differ in their columns, in a dtype or shape, or in the class names of their labels.
         ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
         MapResultError: when a batch is made: a map gives other columns, dtypes or shapes than the other sources have.
 

@@ -13,6 +13,7 @@ from ..graph.user import PACKAGE, UserRowsNode
 from ..sampling.base import AbstractSampler
 from ..sampling.standard import StandardSampler, SubsetSampler, check_row_numbers
 from .planned import PlannedDataSource
+from .reader_facts import class_names, report
 from .source import AbstractDataSource, node_of, nodes_in
 
 
@@ -100,6 +101,8 @@ class SubsetDataSource(RandomAccessDataSource, node=SubsetNode):
     """Some samples of another source, or all if `rows` is None: see :func:`~batchup_ng.subset`."""
 
     _asks_fingerprint = False
+    class_names = class_names
+    report = report
 
     def __init__(self, source: AbstractDataSource, rows: Any = None, repeats: int = 1) -> None:
         self._show(SubsetNode(node_of("source", source), rows, repeats))
@@ -109,6 +112,8 @@ class ConcatDataSource(RandomAccessDataSource, node=ConcatNode):
     """The samples of several sources, one source after the other: see :func:`~batchup_ng.concat`."""
 
     _asks_fingerprint = False
+    class_names = class_names
+    report = report
 
     def __init__(self, sources: Any, sampler: AbstractSampler | None = None) -> None:
         self._show(ConcatNode(nodes_in("sources", sources), sampler))
@@ -118,6 +123,8 @@ class ZipDataSource(RandomAccessDataSource, node=ZipNode):
     """Sources of equal length, joined row by row: see :func:`~batchup_ng.zip`."""
 
     _asks_fingerprint = False
+    class_names = class_names
+    report = report
 
     def __init__(self, sources: Any, flatten: bool = True) -> None:
         self._show(ZipNode(nodes_in("sources", sources), flatten))

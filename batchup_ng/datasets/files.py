@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 from ..accessors.annotated_images import RESIZED_ONCE, AnnotatedImages
 from ..data_source.array import ArrayDataSource
+from ..data_source.reader_facts import class_names
 from ..display import counted, printable
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
+from ..graph.node import Classes
 from ..sampling.standard import StandardSampler
 
 Reader: TypeAlias = Callable[..., Any]
@@ -26,6 +28,9 @@ ADVICE_ON_IMAGE_OPTIONS = dict.fromkeys(
 
 NAMED_COLUMNS = ("image", "label")
 """The names of the columns of files and labels, by which methods of a source find them."""
+
+LABEL_COLUMNS = (NAMED_COLUMNS[1], "labels")
+"""The names of the columns that have the numbers of classes: one for each image, or for each of its boxes."""
 
 SHOWN_CLASSES = 20
 """Maximum number of classes with their own line in a report."""
@@ -91,18 +96,18 @@ class FilesNode(ArraysNode):
     """A node over files and their labels. If its columns have `names`, batches are dicts."""
 
     name = "FilesDataSource"
+    report: FilesReport
 
     def __init__(
         self, data: Sequence[Any], report: FilesReport, places: Mapping[str, int], names: tuple[str, ...] | None = None
     ) -> None:
         super().__init__(data, names, StandardSampler(len(data[0])), places=places)
         self.report = report
+        if report.class_counts:
+            columns = places if names is None else names
+            label = next((name for name in LABEL_COLUMNS if name in columns), None)
+            self.labelled = Classes(tuple(report.class_counts), places[label] if names is None and label else label)
         self._report_in_words = counted(len(report.class_counts), "class", "classes")
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The class names in the order of their numbers. Empty if there are no classes."""
-        return tuple(self.report.class_counts)
 
 
 class FilesDataSource(ArrayDataSource, node=FilesNode):
@@ -120,6 +125,8 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
         super().__init__(data)
         self._show(FilesNode(self.data, report, places, names))
 
+    class_names = class_names
+
     @property
     def report(self) -> FilesReport:
         """A report on the files that were found."""
@@ -128,11 +135,6 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
     @report.setter
     def report(self, report: FilesReport) -> None:
         self._arrays.report = report
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The class names in the order of their numbers. Empty if there are no classes."""
-        return self._arrays.class_names
 
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         if any(isinstance(column, AnnotatedImages) for column in self.data):

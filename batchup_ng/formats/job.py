@@ -25,7 +25,7 @@ from ..loader import Loader
 from .base import Writer
 from .columns import Column, Values, columns_of, fitting, named_parts
 from .partial import Partial
-from .prepared import class_names_of, names_of
+from .prepared import names_of
 from .writers import check_columns
 
 PART_BYTES = 1 << 26
@@ -133,10 +133,10 @@ class Job:
     def _open(self, journal: Journal) -> Writer:
         """Make the writer for a journal."""
         columns = [Column.from_json(parts) for parts in journal.columns]
-        options = journal.about["options"]
+        options, classes = journal.about["options"], self._source.node.classes()
         self._writer = self._format.chosen(columns, options)(
             self._partial.made, self._partial.work, self._partial.target.name, columns, int(self._source.num_samples()),
-            journal.every * journal.about["batch_size"], class_names_of(self._source), options,
+            journal.every * journal.about["batch_size"], [] if classes is None else classes.names, options,
         )  # fmt: skip
         self._writer.row = journal.rows
         self._journal = journal

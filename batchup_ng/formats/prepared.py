@@ -13,7 +13,6 @@ import numpy as np
 from ..accessors.annotated_images import AnnotatedImages
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.pictures import Pictures
-from ..accessors.storage.arrow_column import ArrowColumn
 from ..data_source import AbstractDataSource
 from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.state import digest
@@ -98,14 +97,6 @@ def names_of(source: AbstractDataSource) -> tuple[str, ...]:
     rearranged = (*REARRANGING_NODES, ConcatNode, FilesNode)
     unnamed = all(type(node) in rearranged and getattr(node, "names", None) is None for node in nodes)
     return ("image", "label") if unnamed else ()
-
-
-def class_names_of(source: AbstractDataSource) -> tuple[str, ...]:
-    """Return the class names, if all files of the source have the same, or one column has some."""
-    found = {node.class_names for node in nodes_of(source.node) if isinstance(node, FilesNode)}
-    arrays = [column for node in nodes_of(source.node) if type(node) is ArraysNode for column in node.data]
-    found |= {column.class_names for column in arrays if isinstance(column, ArrowColumn) and column.class_names}
-    return found.pop() if len(found) == 1 else ()
 
 
 def contents_of(source: AbstractDataSource) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Comparison of the parts of a concatenation. All its batches have the same columns and dtypes.
+"""Comparison of the parts of a concatenation. All its batches have the same columns, dtypes and class names.
 
 A concatenation compares its parts when it is made, without reading a row. So it does not know the columns after a map
 without ``on=``, nor a column that a map makes. Each batch of such a part is compared with the parts that are known. The
@@ -23,7 +23,7 @@ from ..batch import as_text
 from ..columns import Places, form_of
 from ..errors import ArgumentError, MapResultError
 from .arrays import ArraysNode
-from .node import Kind, Node, nodes_of
+from .node import Classes, Kind, Node, nodes_of
 
 LISTS = (Ragged, PackedTexts, Pictures, StoredValues)
 """Accessors whose batches are lists unless they have a `shape`."""
@@ -143,6 +143,34 @@ def kind_of(node: Node, key: Any) -> Kind | None:
     first = kinds[0]  # several of a concatenation, which are alike
     texts = [kind.dtype for kind in kinds if as_text(first.dtype, kind.dtype)]
     return first._replace(dtype=np.result_type(*texts)) if texts and not first.listed else first
+
+
+def classes_of(parts: Sequence[Node]) -> Classes | None:
+    """Return the class names that all of `parts` have. Parts without class names do not count.
+
+    Raises:
+        ArgumentError: a number means different classes in two of the parts.
+    """
+    found = [(f"sources[{i}]", classes) for i, part in enumerate(parts) if (classes := part.classes()) is not None]
+    if not found:
+        return None
+    (model, first), *others = found
+    for name, classes in others:
+        if classes.names != first.names:
+            pairs = enumerate(zip((*first.names, None), (*classes.names, None), strict=False))
+            number, (a, b) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+            column = first.column if classes.column is None else classes.column
+            raise ArgumentError(
+                f"sources that are joined must have the same class_names, and class {number} is {_word(a)} in {model}, "
+                f"{_word(b)} in {name}; read both with class_names=[...], all classes in one order, or "
+                f"give the labels of one new numbers by map(fn, on={'label' if column is None else column!r})"
+            )
+    same = all(classes.column == first.column for _, classes in others)
+    return first if same else Classes(first.names, None)
+
+
+def _word(name: str | None) -> str:
+    return "missing" if name is None else f"{name!r:.80}"
 
 
 def _check_form(model: str, form: Any, part: str, has: Any) -> None:

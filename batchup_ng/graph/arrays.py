@@ -22,7 +22,7 @@ from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
-from ..columns import Places, form_of, place_in
+from ..columns import Places, form_of, picked, place_in
 from ..display import array_words, listed, printable
 from ..memory.leases import FRESH, Buffers
 from ..memory.paging import file_name
@@ -31,7 +31,7 @@ from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import read_only
 from ..validation import positive_int
 from .indexed import with_rows
-from .node import Notes, Traits, joined_names
+from .node import Classes, Notes, Traits, joined_names
 from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 
 DEFAULT_WINDOW_BLOCKS = 16
@@ -55,6 +55,8 @@ class ArraysNode(RowsNode):
     """
 
     name = "ArrayDataSource"
+    report: Any = None  # of the reader of files that found the columns
+    labelled: Classes | None = None  # the class names that a reader knows; a column may know its own
 
     def __init__(
         self,
@@ -104,7 +106,24 @@ class ArraysNode(RowsNode):
         kept = None if self.names is None else tuple([self.names[place] for place in chosen])
         numbers = [self.numbers[place] for place in chosen]
         places = {name: chosen.index(place) for name, place in (self.places or {}).items() if place in chosen}
-        return ArraysNode([self.data[place] for place in chosen], kept, self.sampler, numbers=numbers, places=places)
+        data = [self.data[place] for place in chosen]
+        made = ArraysNode(data, kept, self.sampler, numbers=numbers, places=places)
+        made.report, made.labelled = self.report, self.labelled and self.labelled.moved(picked(form, names))
+        return made
+
+    def classes(self) -> Classes | None:
+        if self.labelled is not None:
+            return self.labelled
+        columns = enumerate(self.data)
+        found = [(place, named) for place, array in columns if (named := _class_names(array))]
+        if len({named for _, named in found}) != 1:
+            return None
+        (place, named), *others = found
+        known = not others and self.form() is not None
+        return Classes(named, (place if self.names is None else self.names[place]) if known else None)
+
+    def reader_report(self) -> Any:
+        return self.report
 
     def origin(self) -> Any:
         return self.sampler  # nodes that are made of this one, with other columns, have it too
@@ -214,6 +233,12 @@ def _stored(array: Any) -> Any:
     """Return the accessor that reads from storage, inside wrappers that scale, cache or decode its rows."""
     array = _unscaled(array)
     return _stored(array.encoded) if type(array) is ImageBytes else array
+
+
+def _class_names(array: Any) -> tuple[str, ...]:
+    """Return the class names that a file has for the numbers in a column."""
+    array = _unscaled(array)
+    return tuple(getattr(array, "class_names", ())) if isinstance(array, StoredRows) else ()
 
 
 def _is_plain(array: Any) -> bool:

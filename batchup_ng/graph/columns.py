@@ -11,7 +11,7 @@ from ..batch import NOTHING_LEFT, as_batch
 from ..columns import AddedColumn, ChosenColumns, Places, form_of, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
-from .node import Node, Streaming, samples_in_words
+from .node import Classes, Node, Streaming, samples_in_words
 from .wrapped import SameOrderNode
 
 
@@ -42,6 +42,10 @@ class ColumnsNode(SameOrderNode):
             return part
         places: Any = [origin[key] for key in keys] if isinstance(self.source.form(), Mapping) else range(len(keys))
         return ColumnsNode(part, ChosenColumns(names=dict(zip(places, keys, strict=True))))
+
+    def classes(self) -> Classes | None:
+        found = super().classes()
+        return found and found.moved(self._origin())
 
     def _origin(self) -> Any:
         """Return the form of this node's batches, with the keys of the columns in the source's batches as values."""

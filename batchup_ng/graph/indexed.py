@@ -13,7 +13,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import ChoiceBatch
-from .node import Node
+from .node import Classes, Node
 from .wrapped import SameOrderNode
 
 INDEX_COLUMN = "index"
@@ -64,6 +64,10 @@ class IndexedNode(SameOrderNode):
     def form(self) -> Any:
         form = self.source.form()
         return form_of([INDEX_COLUMN, *form]) if isinstance(form, Mapping) and INDEX_COLUMN not in form else None
+
+    def classes(self) -> Classes | None:
+        found = super().classes()
+        return found and (found if isinstance(found.column, str) else Classes(found.names, None))
 
     def only(self, names: Sequence[Any]) -> Node | None:
         known = all(isinstance(name, str) and name != INDEX_COLUMN for name in names)

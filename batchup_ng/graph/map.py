@@ -22,7 +22,7 @@ from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .node import Node, Streaming, Traits
+from .node import Classes, Node, Streaming, Traits
 from .wrapped import SameOrderNode
 from .wrong_calls import check_call
 
@@ -99,6 +99,15 @@ class MapNode(SameOrderNode):
             return None
         keys = keys_in(form, names)
         return None if self._columns.changes(self.source.form(), keys) else self.source.only(keys)
+
+    def classes(self) -> Classes | None:
+        found = super().classes()
+        if found is None or self._columns is None:
+            return found
+        form = self.source.form()
+        keys = [found.column]
+        changed = found.column in self._columns.named if form is None else self._columns.changes(form, keys)
+        return None if changed else found
 
     def own_traits(self) -> Traits:
         draws = self.rng is not None

@@ -60,6 +60,25 @@ class Kind(NamedTuple):
     shape: tuple[Any, ...] | None
 
 
+class Classes(NamedTuple):
+    """The class names of labels."""
+
+    names: tuple[str, ...]
+    column: Any
+    """The column that has the numbers of the classes: its name or place in a batch, or None if it is not known."""
+
+    def moved(self, origin: Any) -> Classes | None:
+        """Return the class names for batches with other columns. None if they lack the labels.
+
+        `origin` is the form of these batches, with the keys of the columns as they were.
+        """
+        if self.column is None or origin is None:
+            return Classes(self.names, None)
+        pairs = origin.items() if isinstance(origin, Mapping) else enumerate(origin)
+        keys = [key for key, column in pairs if column == self.column]
+        return Classes(self.names, keys[0]) if keys else None
+
+
 class Streaming(Protocol):
     """The part of the options of an epoch that a node reads."""
 
@@ -256,6 +275,21 @@ class Node(Shown):
             ArgumentError: there is no such column.
         """
         return None
+
+    def classes(self) -> Classes | None:
+        """Return the class names of the labels. None if there are none, or the children have different ones.
+
+        A map without ``on=`` is taken to leave the labels in their place.
+        """
+        found = [classes for child in self.children() if (classes := child.classes()) is not None]
+        if len({classes.names for classes in found}) != 1:
+            return None
+        return found[0] if len(self.children()) == 1 else Classes(found[0].names, None)
+
+    def reader_report(self) -> Any:
+        """Return the report of the reader of files that all samples come from, or None."""
+        found = [child.reader_report() for child in self.children()]
+        return found[0] if found and all(report is found[0] for report in found) else None
 
     # -- reading: in a worker --------------------------------------------------------------------------------------
 

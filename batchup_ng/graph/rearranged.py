@@ -11,15 +11,15 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
-from ..columns import common_form, joined_form, keys_in, place_in
+from ..columns import common_form, joined_form, keys_in, picked, place_in
 from ..errors import ArgumentError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
-from .alike import fits_of
+from .alike import classes_of, fits_of
 from .composite import join, join_samples
-from .node import Node, Notes, joined_names, numbered_length
+from .node import Classes, Node, Notes, joined_names, numbered_length
 from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
 
 
@@ -126,6 +126,7 @@ class ConcatNode(_JoinedNode):
     def _compare(self) -> None:
         """Note what makes the batches of the sources alike. Raise if they cannot be."""
         self._fits, self.kinds = fits_of(self.sources)
+        self._classes = classes_of(self.sources)
 
     def with_children(self, children: Sequence[Node]) -> ConcatNode:
         made: Any = super().with_children(children)
@@ -135,15 +136,20 @@ class ConcatNode(_JoinedNode):
     def form(self) -> Any:
         return common_form([source.form() for source in self.sources])
 
+    def classes(self) -> Classes | None:
+        return self._classes
+
     def only(self, names: Sequence[Any]) -> Node | None:
         parts = [source.only(names) for source in self.sources]
         found = [part for part in parts if part is not None]
         if len(found) < len(parts):
             return None
+        form = self.form()
         made: Any = super().with_children(found)  # they are as alike as the sources, and need no comparison
-        keys = keys_in(self.form(), names)
+        keys = keys_in(form, names)
         made._fits = [fit and fit.only(keys) for fit in self._fits]
         made.kinds = None
+        made._classes = self._classes and self._classes.moved(picked(form, names))
         return cast(ConcatNode, made)
 
     def origin(self) -> Any:
@@ -211,6 +217,17 @@ class ZipNode(_JoinedNode):
 
     def form(self) -> Any:
         return joined_form([source.form() for source in self.sources]) if self.flatten else None
+
+    def classes(self) -> Classes | None:
+        found = super().classes()
+        if found is None or not self.flatten:
+            return found
+        each = enumerate(source.classes() for source in self.sources)
+        first, column = next((i, classes.column) for i, classes in each if classes is not None)
+        if isinstance(column, int):  # it stands behind the columns of the sources before
+            before = [source.form() for source in self.sources[:first]]
+            column = column + sum(map(len, before)) if all(isinstance(form, tuple) for form in before) else None
+        return Classes(found.names, column)
 
     def only(self, names: Sequence[Any]) -> Node | None:
         form = self.form()

@@ -23,7 +23,7 @@ from ..error_context import function_name
 from ..errors import ArgumentError, MapResultError
 from ..randomness import SampleRng
 from .map import MapNode, call, for_columns
-from .node import Node
+from .node import Classes, Node
 
 IMAGE = "image"
 """The column to make views of by default. Without it, the first one."""
@@ -145,6 +145,10 @@ class ViewsNode(MapNode):
             raise ArgumentError(f"out must be a list of {n} names, one for each view, not {out!r}")
         self._columns: ViewColumns = ViewColumns(columns, names, views.names)
         self.form()  # raises for names of two columns
+
+    def classes(self) -> Classes | None:
+        found, form = self.source.classes(), self.source.form()
+        return found and found.moved(None if form is None else self._columns.origin(form))
 
     def only(self, names: Sequence[Any]) -> Node | None:
         form = self.form()

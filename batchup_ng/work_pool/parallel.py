@@ -23,13 +23,14 @@ from ..data_source.epoch.runner import Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.looking import key_in_order, read_in_order
 from ..data_source.planned import PlannedDataSource
+from ..data_source.reader_facts import class_names, report
 from ..data_source.source import AbstractDataSource
 from ..display import arguments
 from ..errors import ArgumentError, ArgumentTypeError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
-from ..graph.node import Node, Notes, Traits, combined, numbered_length, samples_in_words
+from ..graph.node import Classes, Node, Notes, Traits, combined, numbered_length, samples_in_words
 from ..graph.rows import listed_plan
 from ..graph.user import UserNode
 from ..randomness import OrderKey
@@ -81,6 +82,9 @@ class PoolNode(RunsEpochs):
 
     def num_samples(self, **options: Any) -> Any:
         return self.source.num_samples(**options)
+
+    def classes(self) -> Classes | None:
+        return self.maps[-1].classes() if self.maps else self.source.classes()
 
     def followed_by(self, node: MapNode | ColumnsNode) -> PoolNode:
         """Return this node with one more map.
@@ -191,6 +195,9 @@ class WithConsumerMaps(PlannedDataSource):
 
 class ParallelDataSource(WithConsumerMaps, node=ParallelNode):
     """A source whose batches are made by the workers of a pool: see ``pool.parallel_data_source``."""
+
+    class_names = class_names
+    report = report
 
     _node: ParallelNode
 
