@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import compileall
-import functools
 import gc
+import inspect
+import json
 import os
 import re
 import shutil
@@ -51,25 +52,8 @@ EXAMPLES = {"quick": 8, "thorough": 1000}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
-    parser.addoption("--with-libraries", action="store_true", help="leave out files that name no optional library")
+    parser.addoption("--passed-without-libraries", type=Path, help="leave out tests that this file lists as passed")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``--with-libraries``, leave out the files of tests that name no library, which then changes nothing."""
-    if not config.getoption("--with-libraries") or not collection_path.match("test_*.py"):
-        return None
-    imports = rf"^ *(?:from|import) .*\b(?:{'|'.join(_helpers_with_libraries())})\b"
-    files = {collection_path, collection_path.with_name("conftest.py")} - {Path(__file__)}
-    texts = [file.read_text() for file in files if file.exists()]
-    return None if re.search(rf"{LIBRARY}|{imports}", "\n".join(texts), re.MULTILINE) else True
-
-
-@functools.cache
-def _helpers_with_libraries() -> set[str]:
-    """Return the names of modules that tests import and that name a library."""
-    files = [file for file in Path(__file__).parent.rglob("[!_]*.py") if not file.match("test_*.py")]
-    return {file.stem for file in files if re.search(LIBRARY, file.read_text())} - {"conftest", "libraries"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -88,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if beside is None:
-        config.pluginmanager.register(NamesFailures(config))
+        config.pluginmanager.register(KeepsResults(config))
         # Hundreds of interpreters are started, which would all compile the package where none may write bytecode.
         for package in (Path(bu.__file__).parent, Path(__file__).parent):
             compileall.compile_dir(package, quiet=2)
@@ -96,18 +80,29 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: nothing of that goes
 
 
-class NamesFailures:
-    """Names a failed test at once. pytest names it at the end, which a run that is ended does not reach."""
+class KeepsResults:
+    """Names a failed test at once, and lists the tests that passed, for ``--passed-without-libraries``.
+
+    pytest names a failed test at the end, which a run that is ended does not reach.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._passed: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print the name of a test that has failed."""
+        if report.passed and report.when == "call":
+            self._passed.append(report.nodeid)
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
             terminal.ensure_newline()
             terminal.write_line(f" failed now: {report.nodeid}, {report.when}")
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the list into pytest's cache folder."""
+        if self._config.cache is not None:
+            self._config.cache.set("batchup_ng/passed", self._passed)
 
 
 def _set_examples(profile: str) -> None:
@@ -125,6 +120,8 @@ def _set_examples(profile: str) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is marked ``thorough``; with ``--thorough`` a test may take long.
 
+    With ``--passed-without-libraries``, also leave out each test that is listed and names no library itself.
+
     The tests of Ray come first: of several processes the first one runs them all, so that one cluster is started.
     """
     items.sort(key=lambda item: "/work_pool/ray/" not in item.nodeid)
@@ -132,10 +129,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             item.add_marker(pytest.mark.timeout(7200))
         return
-    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    listed = config.getoption("--passed-without-libraries")
+    passed = set(json.loads(listed.read_text())) if listed else set()
+    left_out = {item for item in items if item.get_closest_marker("thorough")}
+    left_out.update(item for item in items if item.nodeid in passed and not _names_a_library(item))
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _names_a_library(item: pytest.Item) -> bool:
+    """Tell whether the code of a test names a library, which it may use only where it is installed."""
+    function = getattr(item, "function", None)
+    return function is not None and re.search(LIBRARY, inspect.getsource(function)) is not None
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -454,7 +454,7 @@ def _pinned(batches: Batches, inline: bool) -> Any:
 
     def pin(batch: Any) -> Any:
         with torch.cuda.device(device):  # otherwise a thread would also allocate for device 0
-            return pin_memory(batch)  # type: ignore[no-untyped-call]  # torch has no types for it
+            return pin_memory(batch)
 
     return MappedIterator(batches, pin, "pinned") if inline else AheadIterator(batches, pin)
 

@@ -44,7 +44,7 @@ class Actor:
 
         WORKER_CONSTANTS.worker = number
         node = ray.get_runtime_context().get_node_id()
-        self._here: tuple[str, str] = node, ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        self._here: tuple[str, str] = node, ray.util.get_node_ip_address()
         self._runner = TaskRunner(None, 1, f"(on node {self._here[1]})\n")
 
     def greet(self) -> tuple[Any, ...]:
