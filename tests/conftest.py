@@ -53,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
     parser.addoption("--passed-without-libraries", type=Path, help="leave out tests that this file lists as passed")
+    parser.addoption("--third", type=int, choices=range(3), help="of the tests marked in_turn, run only this third")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
@@ -118,9 +119,7 @@ def _set_examples(profile: str) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked ``thorough``; with ``--thorough`` a test may take long.
-
-    With ``--passed-without-libraries``, also leave out each test that is listed and names no library itself.
+    """Choose the tests that run; with ``--thorough`` a test may take long.
 
     The tests of Ray come first: of several processes the first one runs them all, so that one cluster is started.
     """
@@ -128,14 +127,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--thorough"):
         for item in items:
             item.add_marker(pytest.mark.timeout(7200))
-        return
-    listed = config.getoption("--passed-without-libraries")
-    passed = set(json.loads(listed.read_text())) if listed else set()
-    left_out = {item for item in items if item.get_closest_marker("thorough")}
-    left_out.update(item for item in items if item.nodeid in passed and not _names_a_library(item))
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
+    if left_out := _left_out(config, items):
+        config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def _left_out(config: pytest.Config, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests that the options leave out.
+
+    Without ``--thorough``: those marked ``thorough``. With ``--third``: of those marked ``in_turn``, the other two
+    thirds. With ``--passed-without-libraries``: those listed there that do not themselves name a library.
+    """
+    left_out: set[pytest.Item] = set()
+    if not config.getoption("--thorough"):
+        left_out.update(item for item in items if item.get_closest_marker("thorough"))
+    third = config.getoption("--third")
+    if third is not None:
+        in_turn = [item for item in items if item not in left_out and item.get_closest_marker("in_turn")]
+        left_out.update(item for number, item in enumerate(in_turn) if number % 3 != third)
+    if listed := config.getoption("--passed-without-libraries"):
+        passed = set(json.loads(listed.read_text()))
+        left_out.update(item for item in items if item.nodeid in passed and not _names_a_library(item))
+    return left_out
 
 
 def _names_a_library(item: pytest.Item) -> bool:

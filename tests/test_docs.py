@@ -57,6 +57,7 @@ def blocks_of(page: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.thorough
+@pytest.mark.in_turn
 @pytest.mark.parametrize("page", RUN_PAGES)
 def test_the_code_of_a_page_runs_and_prints_what_stands_there(page: str, tmp_path: Path) -> None:
     for module in NEEDS.get(page, ()):

@@ -94,6 +94,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.thorough
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_its_result(path: Path, folder: Path) -> None:
     absent = [library for library in NEEDS.get(path.stem, []) if find_spec(library) is None]
@@ -107,6 +108,7 @@ def test_an_example_prints_its_result(path: Path, folder: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
 def test_the_example_of_keras_on_other_backends(backend: str, folder: Path) -> None:
     if absent := [library for library in ("keras", backend) if find_spec(library) is None]:

@@ -47,7 +47,10 @@ from . import faulty, local_cluster
 from .conftest import actors
 
 pytest.importorskip("ray", reason="Ray is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
+pytestmark = [
+    pytest.mark.in_turn,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray, which leaves files to the collector
+]
 
 KILLS = [5, thorough(50)]
 ACTORS = 3

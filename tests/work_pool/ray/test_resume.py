@@ -15,7 +15,10 @@ from batchup_ng.testing.sources import assert_same_batches
 from . import faulty
 
 pytest.importorskip("ray", reason="Ray is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
+pytestmark = [
+    pytest.mark.in_turn,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray, which leaves files to the collector
+]
 
 WORLD, ROUNDS = 2, 4
 
