@@ -7,7 +7,8 @@ A new pool defines ``submit`` and ``_own_pool``, and has ``buffers`` and ``proce
 the iterator notices a map that asks its own iterator for a batch.
 
 Ownership. A pool owns its workers, which live until ``close``. It does not own the iterators and work streams that use
-it. After the pool is closed, tasks that one of them still waits for fail with :class:`~batchup_ng.errors.PoolClosed`.
+it, but ``close`` drops the results that wait in their buffers. A later request fails with
+:class:`~batchup_ng.errors.PoolClosed`, in every pool alike: which results were ready would depend on the time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ ADVICE_ON_METHOD_OPTIONS = {
 }
 """The remedy for each option that methods of other pools have."""
 
-HIDDEN_NAMES = {"abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer", "works_here"}
+HIDDEN_NAMES = {
+    "abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer", "served", "works_here",
+}  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
 Self = TypeVar("Self", bound="AbstractWorkerPool")

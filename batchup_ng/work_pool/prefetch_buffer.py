@@ -18,6 +18,7 @@ would leave it held. Only the thread that holds it takes tasks and entries. The 
 - *Another thread may close the buffer at any step*, without the lock. It sets ``closed`` first, then cancels all tasks.
   A thread that submits at that time looks at ``closed`` at the end, and cancels what it has submitted. So no task stays
   queued, and a request that waits raises ``PoolClosed``. Only the end of the tasks raises ``StopIteration``.
+  The same holds for the close of the pool, which calls :meth:`~PrefetchBuffer.drop`.
 - *An exception in one thread is no end for another.* The owner sets ``closed`` while it still holds the lock. A thread
   that waits for the lock then raises ``PoolClosed``, and does not take the item after the failed one.
 - *The code that makes an item may ask for the next one*, on this thread or on a worker's. :meth:`check_caller` refuses
@@ -44,7 +45,7 @@ from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import BufferWarning, PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
-from .task import FOREVER, Pool, Task, TaskFuture, current
+from .task import FOREVER, POOL_CLOSED, Pool, Task, TaskFuture, current
 
 STALL_SECONDS = 30.0
 """Seconds that a consumer waits for one result before it warns. A time limit of the task is added."""
@@ -154,6 +155,7 @@ class PrefetchBuffer:
     Attributes:
         lock: Held by the consumer whose turn it is.
         closed: Whether it ended before the end of its tasks.
+        dropped: Whether the close of the pool cost some of its results.
         at_end: Whether a consumer got ``StopIteration``.
         torn: Whether an exception of a signal handler may have lost a task before its submission.
         used_up: Whether it submits no more tasks: there are none, or it was closed.
@@ -161,7 +163,7 @@ class PrefetchBuffer:
 
     def __init__(self, pool: Pool, tasks: Iterator[Task], bound: Bound, describe: Callable[[Task], str]) -> None:
         self.lock: Any = threading.RLock()
-        self.closed = self.at_end = self.torn = self.used_up = False
+        self.closed = self.dropped = self.at_end = self.torn = self.used_up = False
         self._pool = pool
         self._tasks = tasks
         self._bound = bound
@@ -170,6 +172,7 @@ class PrefetchBuffer:
         self._beside: set[TaskFuture] = set()  # futures submitted out of turn
         self._failure: Exception | None = None  # it ended the tasks; raised after the results of earlier tasks
         self._pid = os.getpid()
+        pool.served.add(self)
 
     def check_caller(self) -> None:
         """Raise an error if the code that makes one of the items calls this, or a fork of this process does."""
@@ -218,18 +221,20 @@ class PrefetchBuffer:
                 self.used_up = True
                 self._failure = _without_callers(error, handled, is_of_tasks=task is None)
         self.torn = False
-        if self.closed:  # by another thread, which may not have seen the last tasks
+        if self.closed or self.dropped:  # by another thread, which may not have seen the last tasks
             self._drop_all()
 
     def take(self) -> Entry:
         """Wait for the next entry and take it out of the buffer. Raise ``StopIteration`` at the end.
 
         Raises:
-            PoolClosed: the buffer was closed before the end of its tasks, or a task may be missing.
+            PoolClosed: the buffer or the pool was closed before the end of the tasks, or a task may be missing.
             Exception: the tasks ended with this exception.
         """
         if self.torn:
             raise PoolClosed("an exception came while jobs were submitted, so one of them may be missing")
+        if self.dropped:
+            raise PoolClosed(POOL_CLOSED)
         if self.closed and not self.at_end:
             raise PoolClosed(CLOSED_WHILE_WAITING)
         if not self._entries:
@@ -321,6 +326,12 @@ class PrefetchBuffer:
         if close is not None:
             with contextlib.suppress(ValueError):  # it is running now, on another thread
                 close()
+
+    def drop(self) -> None:
+        """Drop all results, because the pool is closed. The next request raises ``PoolClosed`` if one is missing."""
+        if os.getpid() == self._pid:  # otherwise this is a fork by the user, and the pool goes on
+            self.dropped = self.dropped or bool(self._entries) or not self.used_up
+            self._drop_all()
 
     def _drop_all(self) -> None:
         """Cancel and drop all entries."""

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
 from ..graph.node import Node
+from ..memory.budget import Living
 from ..memory.leases import FRESH
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -59,6 +60,9 @@ current = threading.local()
 
 TASK_RAISED_STOP = "a task raised StopIteration, which would end the loop over results"
 """Message of the RuntimeError that replaces it."""
+
+POOL_CLOSED = "this pool was closed; make a new one"
+"""Message of the error that refuses a closed pool."""
 
 FOREVER = threading.TIMEOUT_MAX
 """Seconds to wait if there is no limit."""
@@ -182,6 +186,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._producers: weakref.WeakSet[Pool] = weakref.WeakSet()
+        self.served: Living[Any] = Living()  # the buffers of its iterators and streams
         self._closed = False
 
     @property
@@ -229,13 +234,18 @@ class Pool:
     def check_open(self) -> None:
         """Raise :class:`~batchup_ng.errors.PoolClosed` if the pool was closed."""
         if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
+            raise PoolClosed(POOL_CLOSED)
 
     def close(self) -> None:
-        """End the workers. May be called again. Callers that still wait for a result get ``PoolClosed``."""
+        """End the workers, and drop all results that were not handed out. May be called again.
+
+        A request for one of these results raises ``PoolClosed``.
+        """
         for producer in list(self._producers):
             producer.close()
         self._closed = True
+        for buffer in self.served.all():
+            buffer.drop()
 
     def abandon(self) -> None:
         """Let the workers end, without waiting or locking: the garbage collector may call it inside any code."""

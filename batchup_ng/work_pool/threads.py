@@ -40,7 +40,7 @@ from ..memory.leases import BufferPool
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
-from .task import FOREVER, ONCE, Call, Submission, TaskFuture, current
+from .task import FOREVER, ONCE, POOL_CLOSED, Call, Submission, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for running tasks. A thread that takes longer is left running."""
@@ -115,7 +115,7 @@ class ThreadWorkers:
         future = ThreadFuture(self, call, how)
         with self._lock:  # otherwise a task could be queued after the end mark
             if self._ended:
-                raise PoolClosed("this pool was closed; make a new one")
+                raise PoolClosed(POOL_CLOSED)
             self.limited = self.limited or how.timeout is not None
             self._tokens.put(True)  # before the task: an interrupt may come between the two; a spare token is harmless
             if how.urgent:

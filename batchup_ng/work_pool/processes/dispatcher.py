@@ -32,7 +32,7 @@ from concurrent.futures import Future
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import in_a_fork
-from ..task import Call, Submission
+from ..task import POOL_CLOSED, Call, Submission
 from .future import NO_CALL, ProcessFuture, future_of, transport_and_room
 from .process import Launcher, refused
 from .protocol import Frame, Kind
@@ -127,7 +127,7 @@ class Dispatcher:
         if self._broken is not None:
             raise WorkerDied(f"this pool is broken, make a new one: {self._broken}") from self._broken
         if self._closed:
-            raise PoolClosed("this pool was closed; make a new one")
+            raise PoolClosed(POOL_CLOSED)
 
     def forget(self, number: int, copies: list[Copy]) -> None:
         """Let the workers drop a constant. Takes no lock, because it may run inside any code."""

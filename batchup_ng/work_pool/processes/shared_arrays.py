@@ -61,6 +61,10 @@ class Copy:
         self.bytes = memory
         self.file = file
 
+    def release(self) -> None:
+        """Let the memory go, while something may still refer to this object."""
+        self.bytes = np.empty(0, np.uint8)
+
 
 class SharedCopies(Holder):
     """The copies of one pool. Safe to use from several threads.
@@ -116,7 +120,7 @@ class SharedCopies(Holder):
         return min(BUDGET.free(), self.arena.span - self.arena.taken)
 
     def held(self) -> dict[str, int]:
-        return {"copies": sum([copy.placed.size for copy in self._living.all()])}
+        return {"copies": sum([copy.bytes.nbytes for copy in self._living.all()])}
 
     def _spilled(self, memory: np.ndarray, why: str) -> Copy:
         folder = self.spill or temporary_folder()
@@ -154,10 +158,16 @@ class SharedCopies(Holder):
                 self.arena.give_back(self._dropped.popleft().block)
 
     def close(self) -> None:
-        """Refuse new copies and wait for the end of one under way. The arena may be closed afterwards."""
+        """Refuse new copies, wait for the end of one under way, and release all. No worker may be left.
+
+        Iterators of the program may refer to a copy much longer.
+        """
         self._closed = True
         with self._lock:
             self._copies.clear()
+            for copy in self._living.all():
+                copy.release()
+        self.sweep()
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...error_context import raise_if_of_signal_handler
-from ...memory.budget import BUDGET, Holder, Step
+from ...memory.budget import BUDGET, Holder, Living, Step
 from ...memory.leases import Block, Returned, on_lease, size_class
 from ...memory.paging import map_pages
 from ...memory.shared_file import SharedFile, give_back, private
@@ -165,6 +165,7 @@ class SlotPool(Holder):
         self.bytes = 0
         self.refused = ""
         self._free: dict[int, collections.deque[Returned]] = {}
+        self._blocks: Living[np.ndarray] = Living()
         self._lock = threading.Lock()
         self._closed = False
         BUDGET.add(self)
@@ -199,7 +200,9 @@ class SlotPool(Holder):
                 return None
             self.bytes += size
         try:
-            return self._taken(size)
+            block = self._taken(size)
+            self._blocks.add(block.keep)
+            return block
         except ArenaFull as error:
             with self._lock:
                 self.bytes -= size
@@ -217,6 +220,8 @@ class SlotPool(Holder):
         return self._arena.take(size)
 
     def held(self) -> dict[str, int]:
+        if self._closed:
+            return {"slots": sum([memory.nbytes for memory in self._blocks.all()])}
         free = sum([size * len(free) for size, free in list(self._free.items())])
         return {"slots": max(0, self.bytes - free), "free lists": free}
 
