@@ -25,7 +25,7 @@ from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
 from .data_source.epoch.opening import epoch_plan, prepare, start
 from .data_source.epoch.prepared import Epoch
-from .data_source.epoch.shared_by_views import SharedByViews, end
+from .data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews, end
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,
@@ -39,7 +39,7 @@ from .data_source.of_data import source_of
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
-from .graph.node import Node, samples_in_words
+from .graph.node import Node
 from .graph.user import UserNode
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
@@ -49,9 +49,6 @@ from .work_pool.by_name import POOLS, checked_kind
 from .work_pool.choice import choose
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
-
-CLOSED_POOL_KIND = "closed"
-"""The kind of the pool of a closed loader."""
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
@@ -167,6 +164,10 @@ class Loader:
         This call starts the workers and the first batches. An epoch counts as begun with the request for its first
         batch, as some frameworks call ``iter`` more often than they loop; if an exception follows, it begins again.
         """
+        return self._begin(math.inf)
+
+    def _begin(self, end: float) -> Any:
+        """Begin the next epoch as ``iter`` does. Make no batch ahead of epoch `end` or a later one."""
         shared, began = self._shared, time.perf_counter()
         with shared.lock:
             if shared.iterator is not None:
@@ -182,6 +183,8 @@ class Loader:
                     shared.next, shared.pending = number, state
                     shared.inner = next(shared.series)
                     shared.inner.start_seconds = time.perf_counter() - began
+                if shared.series is not None:
+                    shared.series.ahead_before = end
                 shared.iterator = self._viewed(LoaderIterator(shared.inner, shared.lock))
                 return shared.iterator
             except BaseException:  # the next call begins the same epoch, wherever a signal handler interrupted
@@ -195,6 +198,7 @@ class Loader:
         :attr:`epoch` is the number of the epoch under way. `n` counts from ``start_epoch``, also after
         ``load_state_dict``: a restarted program makes the same call and gets the rest. A loop that ends inside an epoch
         leaves the rest of it out. A second call goes on, too; a :class:`NoEpochLeftWarning` says if nothing is left.
+        The workers make no batch of a later epoch, unless the loader is iterated over again.
 
         Args:
             n: Number of epochs; None for no end.
@@ -419,22 +423,7 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        shared = self._shared
-        own = not shared.source.is_random_access and not shared.source.node.traits.takes_options
-        size = "batches as its iterator gives them" if own else f"batches of {shared.options['batch_size']}"
-        words = [samples_in_words(shared.source.node), size]
-        given = {name: shared.options[name] for name in ("shuffle", "drop_last", "shard")}
-        shown = [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
-        words += [*shown, f"epoch {self.epoch}"]
-        if shared.kind == CLOSED_POOL_KIND:
-            words.append(CLOSED_POOL_KIND)
-        elif shared.pool is not None:
-            words.append(f"by {shared.pool!r}" + f", chosen because {shared.why}" * bool(shared.why))
-        elif shared.lender is not None:
-            words.append("by the workers of another loader")
-        else:
-            words.append(f"pool={shared.kind!r}" + ", to be chosen in the first epoch" * (shared.kind == "auto"))
-        return f"<{type(self).__name__}: {', '.join(words)}>"
+        return f"<{type(self).__name__}: {', '.join(self._shared.in_words(self.epoch))}>"
 
     # -- inside ------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Pools that are closed before their loaders and streams: their memory goes, and what is asked for then is an error."""
+"""Memory of pools that are closed before their loaders, and of loaders that stay open; errors of what was ready."""
 
 from __future__ import annotations
 
@@ -99,3 +99,13 @@ def test_results_of_a_stream_whose_pool_is_closed_are_an_error_and_no_end(kind: 
     pool.close()
     with raises(bu.PoolClosed):
         stream.retrieve()
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_an_open_loader_whose_epochs_are_over_holds_no_batch(budget: MemoryBudget, kind: str) -> None:
+    with bu.Loader((ROWS, np.arange(96)), 32, pool=kind, workers=1, shuffle=3) as loader:
+        for _, y in loader.epochs(2):
+            assert len(y) == 32
+        del _, y
+        held = listed()
+        assert held.get("slots", 0) == held.get("buffers", 0) == 0

@@ -2,8 +2,9 @@
 
 If a pool makes the batches, the epochs of a series share one buffer. Once all batches of an epoch are submitted, its
 iterator makes :class:`Epochs` begin the next epoch, whose runner uses the space left in the buffer. At most one epoch
-is begun ahead. :class:`Epochs` owns it. An iterator has only a weak reference to :class:`Epochs`, and a runner only one
-to the previous iterator. So the epoch begun ahead ends with the last reference to :class:`Epochs`.
+is begun ahead, and none after the last. :class:`Epochs` owns it. An iterator has only a weak reference to
+:class:`Epochs`, and a runner only one to the previous iterator. So the epoch begun ahead ends with the last reference
+to :class:`Epochs`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ class Epochs(Iterator[BatchIterator]):
 
     A request for the next epoch closes the previous iterator. If that was not at its end, its ``next()`` then raises
     ``PoolClosed``. ``with`` or :meth:`close` ends all epochs.
+
+    Attributes:
+        ahead_before: No epoch from this number on is begun ahead. The loop does not need it, as far as is known.
     """
+
+    ahead_before: float = math.inf
 
     def __init__(self, node: Node, options: EpochOptions, numbers: tuple[int, float], state: Any) -> None:
         self._node = node
@@ -93,7 +99,7 @@ class Epochs(Iterator[BatchIterator]):
         """Begin the next epoch ahead of its turn, or fill its part of the buffer. The current iterator calls this."""
         if self._begun_ahead is not None:
             self._begun_ahead.fill()
-        elif self._may_begin_ahead:
+        elif self._may_begin_ahead and self._number < self.ahead_before:
             self._may_begin_ahead = False
             with unless_of_signal_handler():  # a request for that epoch raises the error again
                 self._begun_ahead = self._begun(self._number, self._current)

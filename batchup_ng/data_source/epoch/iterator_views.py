@@ -243,7 +243,7 @@ class LoaderEpochs(IteratorView):
         """Begin the next epoch, if there is one. A second call begins the same one again, before its first batch."""
         if self._loader.upcoming_epoch >= self._end:
             return False
-        super().__init__(iter(self._loader))
+        super().__init__(self._loader._begin(self._end))
         return True
 
     def _check_end(self) -> None:

@@ -12,10 +12,14 @@ import threading
 import weakref
 from typing import Any
 
+from ...graph.node import samples_in_words
 from ...sampling.plans.epoch import BatchPlan
 from ..epoch_options import EpochOptions
 from .epochs import Epochs
 from .iterator import BatchIterator
+
+CLOSED_POOL_KIND = "closed"
+"""The kind of the pool of a closed loader."""
 
 
 @dataclasses.dataclass
@@ -59,6 +63,24 @@ class SharedByViews:
         self.next, self.pending, self.order_blocks = number, pending, order_blocks
         self.iterator = self.inner = self.series = self.plan = None
         return left
+
+    def in_words(self, epoch: int) -> list[str]:
+        """Return facts for the ``repr`` of a loader in epoch `epoch`."""
+        own = not self.source.is_random_access and not self.source.node.traits.takes_options
+        size = "batches as its iterator gives them" if own else f"batches of {self.options['batch_size']}"
+        words = [samples_in_words(self.source.node), size]
+        given = {name: self.options[name] for name in ("shuffle", "drop_last", "shard")}
+        shown = [f"{name}={value!r}" for name, value in given.items() if value not in (None, False)]
+        words += [*shown, f"epoch {epoch}"]
+        if self.kind == CLOSED_POOL_KIND:
+            words.append(CLOSED_POOL_KIND)
+        elif self.pool is not None:
+            words.append(f"by {self.pool!r}" + f", chosen because {self.why}" * bool(self.why))
+        elif self.lender is not None:
+            words.append("by the workers of another loader")
+        else:
+            words.append(f"pool={self.kind!r}" + ", to be chosen in the first epoch" * (self.kind == "auto"))
+        return words
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
