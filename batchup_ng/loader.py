@@ -144,6 +144,7 @@ class Loader:
         self._buffer = validation.positive_int("buffer", buffer)
         self._buffer_bytes = checked_bytes(buffer_bytes)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
+        self._checks: tuple[Callable[[Any], None], ...] = ()  # called with this loader when an epoch begins
         self._shared = SharedByViews(
             source if collate is None else source.collate(collate),
             options,
@@ -168,6 +169,8 @@ class Loader:
 
     def _begin(self, end: float) -> Any:
         """Begin the next epoch as ``iter`` does. Make no batch ahead of epoch `end` or a later one."""
+        for check in self._checks:
+            check(self)
         shared, began = self._shared, time.perf_counter()
         with shared.lock:
             if shared.iterator is not None:
@@ -251,10 +254,14 @@ class Loader:
         name = function_name(fn)
         return self.view(lambda iterator: MappedIterator(iterator, lambda batch: called_with(fn, batch), name))
 
-    def view(self: LoaderType, make: Callable[[Any], Any]) -> LoaderType:
-        """Return a loader that shares everything with this one; `make` converts each of its iterators."""
+    def view(self: LoaderType, make: Callable[[Any], Any], check: Callable[[Any], None] | None = None) -> LoaderType:
+        """Return a loader that shares everything with this one; `make` converts each of its iterators.
+
+        `check` is called with that loader before each epoch, and may raise an exception.
+        """
         copied = copy.copy(self)
         copied._views = (*self._views, make)
+        copied._checks = (*self._checks, check) if check is not None else self._checks
         return copied
 
     def batch(self, number: int, epoch: int | None = None) -> Any:

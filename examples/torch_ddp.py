@@ -40,7 +40,7 @@ def train_on(rank, folder):
                 cross_entropy(network(x), y).backward()  # averages the gradients of the processes
                 optimiser.step()
 
-    x, y = next(to_torch(test.batch_iterator(len(labels))))
+    x, y = to_torch(next(test.batch_iterator(len(labels))))
     with torch.no_grad():
         guesses = network.module(x)
     losses = [torch.zeros(()) for _ in range(WORLD)]

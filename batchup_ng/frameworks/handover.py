@@ -13,33 +13,43 @@ from ..errors import ArgumentTypeError
 from ..loader import Loader
 from ..work_pool.parallel import WithConsumerMaps
 from .ahead import Convert
+from .ranks import RankCheck
 
 
-def handed_over(batches: Any, view: Callable[[Any], Any]) -> Any:
+def handed_over(batches: Any, view: Callable[[Any], Any], ranks: RankCheck | None = None) -> Any:
     """Return `batches` with `view` applied to each iterator of batches.
 
     A loader gives a view of it, and its ``epochs(n)`` those of that view. A source that a pool works for gives a source
     of such iterators. An iterator gives another iterator, unless it is one of a loader: the loader's state would count
     the batches that an adapter takes ahead of the loop.
+
+    `ranks` checks that each of several processes gets its part of the data.
     """
     if isinstance(batches, Loader):
-        return batches.view(view)
+        return batches.view(view, None if ranks is None else ranks.of_loader)
     if isinstance(batches, WithConsumerMaps):
-        return HandedOverSource(batches, view)
+        return HandedOverSource(batches, lambda iterator: _checked(iterator, view, ranks))
     if isinstance(batches, LoaderEpochs):
-        return batches.viewed(view)
+        return batches.viewed(view, None if ranks is None else ranks.of_loader)
     if of_loader(batches):
         raise ArgumentTypeError(
             "batches must be the loader, not an iterator of it, because its state would count batches ahead of your "
             "loop; pass to_torch(loader), or to_torch(loader).epochs(n)"
         )
     if isinstance(batches, Iterator) and not isinstance(batches, Epochs):
-        return view(batches)
+        return _checked(batches, view, ranks)
     remedy = "pass each of them" if isinstance(batches, Epochs) else "make a loader of data: Loader(data, batch_size)"
     raise ArgumentTypeError(
         f"batches must be a Loader, a source that a pool works for or an iterator of batches, not {type(batches)}; "
         f"{remedy}"
     )
+
+
+def _checked(iterator: Any, view: Callable[[Any], Any], ranks: RankCheck | None) -> Any:
+    """Return the view of an iterator, after the check."""
+    if ranks is not None:
+        ranks.of_iterator(iterator)
+    return view(iterator)
 
 
 def is_batch(batches: Any) -> bool:

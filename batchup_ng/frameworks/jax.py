@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..data_source.distributed import rank_from_jax
 from ..errors import ArgumentError, ArgumentTypeError
 from .ahead import AheadIterator
 from .handover import handed_over, is_batch
+from .ranks import RankCheck
 
 try:
     import jax
@@ -25,6 +27,9 @@ X64: Any = jax if hasattr(jax, "enable_x64") else jax.experimental
 
 NOT_NUMBERS = "OSUTMm"
 """Kinds of dtypes that JAX lacks: objects, bytes, strings, dates."""
+
+
+JAX_RANKS = RankCheck("jax.distributed", rank_from_jax)
 
 
 def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = None) -> Any:
@@ -48,7 +53,9 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
 
     Raises:
         ArgumentTypeError: `device` or `batches` is none of these.
-        ArgumentError: in ``next``: the sharding does not fit the shape of an array.
+        ArgumentError: in ``next``: the sharding does not fit the shape of an array. When an epoch of a loader begins:
+            ``jax.distributed`` has several processes, and the loader has no ``shard=``. With ``shard=None``, or an
+            iterator of a source that has no ``shard=``, a warning says once that each process gets all of the data.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with to_jax(bu.Loader({"x": np.arange(4.0), "name": np.array(["a", "b", "c", "d"])}, 2)) as loader:
@@ -61,7 +68,7 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
         )
     if is_batch(batches):
         return jax.tree.map(functools.partial(_put, device=device), batches)
-    return handed_over(batches, functools.partial(_ahead, device=device))
+    return handed_over(batches, functools.partial(_ahead, device=device), JAX_RANKS)
 
 
 def _ahead(iterator: Iterator[Any], device: Any) -> AheadIterator:

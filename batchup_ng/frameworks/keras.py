@@ -24,6 +24,7 @@ except ImportError as error:
     raise ImportError("batchup_ng.frameworks.keras needs Keras 3: pip install 'batchup_ng[keras]'") from error
 
 from .keras_state import KeepState
+from .ranks import RankCheck
 
 __all__ = ["KeepState", "endless", "to_keras"]
 
@@ -35,6 +36,18 @@ ADVICE_ON_KERAS_OPTIONS = {
     "steps_per_epoch": "pass it to fit, which then needs endless(loader): to_keras ends with each epoch of the loader",
 }
 """Remedies for options of Keras' data sets."""
+
+
+def _rank_and_world() -> tuple[int, int] | None:
+    """Return the rank and the number of processes of Keras' distribution; None if it has one process."""
+    distribution = keras.distribution.distribution()
+    if not getattr(distribution, "_is_multi_process", False):
+        return None
+    world = getattr(distribution, "_num_processes", None) or distribution._num_process  # the name in older releases
+    return distribution._process_id, world
+
+
+KERAS_RANKS = RankCheck("keras.distribution", _rank_and_world)
 
 
 @validation.known_names(ADVICE_ON_KERAS_OPTIONS)
@@ -211,11 +224,7 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
                 "and no epoch comes to its end; set distribution.auto_shard_dataset = False and make the loader with "
                 "shard='auto'"
             )
-        if not self._loader.shard_given:
-            raise ArgumentError(
-                "several processes train, and each would be given all of the data, for this loader has no shard=; make "
-                "it with shard='auto', or with shard=None if that is meant"
-            )
+        KERAS_RANKS.of_loader(self._loader)
 
     def on_epoch_end(self) -> None:
         """Count the epoch, if Keras finished it. Keras also calls this before the first epoch."""

@@ -24,7 +24,7 @@ from ..loader import Loader
 from .ahead import AheadIterator
 from .handover import handed_over, is_batch
 from .torch_dataloader import from_dataloader
-from .torch_ranks import RankCheck
+from .torch_ranks import TORCH_RANKS
 
 try:
     import torch
@@ -56,8 +56,12 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
             ``Module.to``. Turn bytes into numbers on the device, ``x.float() / 255``: a quarter of the transfer.
 
     Raises:
-        ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several.
+        ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several. When an epoch
+            of a loader begins: ``torch.distributed`` has several processes, and the loader has no ``shard=``.
         ArgumentTypeError: `batches` is none of these, or `channels_first` is neither a bool nor such a list.
+
+    In a program of several processes a loader needs ``shard=``, as for :func:`as_dataset`. With ``shard=None``, or an
+    iterator of a source that has no ``shard=``, a warning says once that each process gets all of the data.
 
     Tuples, dicts and lists are kept, with tensors in them. Strings, objects and dates stay unchanged. Arrays that are
     read-only or of foreign byte order are copied, because tensors are neither.
@@ -76,12 +80,12 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     if is_batch(batches):
         return _map(lambda leaf: _moved(leaf, place, dtype), tensors(batches))
     if place.type == "cuda":
-        return handed_over(batches, lambda iterator: _cuda_iterator(iterator, tensors, place, dtype))
+        return handed_over(batches, lambda iterator: _cuda_iterator(iterator, tensors, place, dtype), TORCH_RANKS)
     convert = tensors
     if place.type != "cpu" or dtype is not None:
         convert = lambda batch: _map(lambda leaf: _moved(leaf, place, dtype), tensors(batch))  # noqa: E731
     ahead = place.type != "cpu"
-    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead))
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead), TORCH_RANKS)
 
 
 def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, dtype: Any = None) -> LoaderDataset:
@@ -113,16 +117,19 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self._ranks = RankCheck()
         self._latest: weakref.ref[DatasetIterator] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise ArgumentError(_NOT_IN_WORKERS)
-        self._ranks.of_loader(self._loader, self)
         iterator = DatasetIterator(self._loader)
         self._latest = weakref.ref(iterator)
         return iterator
+
+    @property
+    def loader(self) -> Loader:
+        """The loader, as the data set hands its batches over."""
+        return self._loader
 
     @property
     def batch_sampler(self) -> Any:

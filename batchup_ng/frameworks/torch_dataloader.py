@@ -40,7 +40,7 @@ try:
 
     from .torch_choice import TRIED, chosen
     from .torch_fetch import INDEX_ATTRIBUTE, Fetch, in_words, make_batch, received
-    from .torch_ranks import RankCheck
+    from .torch_ranks import SamplerCheck
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"batchup_ng.frameworks.torch_dataloader needs PyTorch ({error}): pip install 'batchup_ng[torch]'"
@@ -181,7 +181,7 @@ class PooledDataLoader:
         self._timeout = timeout
         self._prepared: Any = None  # Accelerate's loader around this DataLoader
         self._shard: Any = validation.NOT_GIVEN
-        self._ranks = RankCheck()
+        self._ranks = SamplerCheck()
         self._why = ""
         self._seeded = True
         self._key: BatchKey | None = None
@@ -192,7 +192,7 @@ class PooledDataLoader:
     def __iter__(self) -> Any:
         """Begin an epoch. Return the iterator of its batches, which also has ``len`` and ``close``."""
         loader = self._torch_loader
-        self._ranks.of_sampler(loader, self._prepared, self._shard)
+        self._ranks.check(loader, self._prepared, self._shard)
         if self._prepared is not None:
             self._begin_prepared()
         # As PyTorch does, in this order: both may draw from the generator.

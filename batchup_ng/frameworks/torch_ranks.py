@@ -16,7 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 from ..data_source.distributed import rank_from_torch
 from ..errors import ArgumentError
 from ..loader import Loader
-from ..warn import warn_consumer
+from .ranks import RankCheck, warn_of_all
 
 UNSHARDED_SAMPLERS = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that give each process all samples."""
@@ -25,38 +25,36 @@ SHARDING_ATTRIBUTES = ("num_replicas", "num_processes", "world_size")
 """Attributes of samplers that give each process its part (PyTorch, Accelerate, others)."""
 
 
-class RankCheck:
-    """Looks at the group when an epoch begins; warns once."""
+class TorchRanks(RankCheck):
+    """The check of batches for PyTorch, which knows what Accelerate does with a data set."""
+
+    def of_loader(self, loader: Loader) -> None:
+        """Check as the base class does.
+
+        Raises:
+            ArgumentError: the loader has no ``shard=``; or it has one and Accelerate reads it in one process for all.
+        """
+        world = self.world()
+        if world == 1 or not _is_dispatched(loader):
+            super().of_loader(loader)
+        elif loader.shard_world() > 1:
+            raise ArgumentError(
+                f"accelerate reads this data set in process 0 of {world} only and sends the others their parts, so "
+                f"with shard= the loader would leave out the rest; make the loader without shard=, or do not "
+                f"pass the data set to accelerator.prepare"
+            )
+
+
+TORCH_RANKS = TorchRanks("torch.distributed", rank_from_torch)
+
+
+class SamplerCheck:
+    """Looks at the sampler of a ``DataLoader`` when an epoch begins; warns once."""
 
     def __init__(self) -> None:
         self._warned = False
 
-    def of_loader(self, loader: Loader, dataset: Any) -> None:
-        """Check that `loader`, which is iterated over as `dataset`, gives this process the right part.
-
-        Raises:
-            ArgumentError: all processes would train on the same data, or a part of the data would be left out.
-        """
-        world = _world()
-        if world == 1:
-            return
-        shared_out = loader.shard_world() > 1
-        if _is_dispatched(dataset):
-            if shared_out:
-                raise ArgumentError(
-                    f"accelerate reads this data set in process 0 of {world} only and sends the others their parts, so "
-                    f"with shard= the loader would leave out the rest; make the loader without shard=, or do not "
-                    f"pass the data set to accelerator.prepare"
-                )
-        elif not shared_out and not loader.shard_given:
-            raise ArgumentError(
-                f"this loader has no shard=, so that each of the {world} processes of torch.distributed would train on "
-                f"all of the data in the same order; make it with shard='auto', or with shard=None if that is meant"
-            )
-        elif not shared_out:
-            self._warn(world)
-
-    def of_sampler(self, torch_loader: Any, prepared: Any, shard: Any) -> None:
+    def check(self, torch_loader: Any, prepared: Any, shard: Any) -> None:
         """Check that the sampler of a ``DataLoader`` gives this process its part.
 
         Args:
@@ -67,7 +65,7 @@ class RankCheck:
         Raises:
             ArgumentError: all processes would train on the same data.
         """
-        world = _world()
+        world = TORCH_RANKS.world()
         samplers = _samplers(torch_loader)
         by_accelerate = any(type(sampler).__name__ == "BatchSamplerShard" for sampler in samplers)
         if world > 1 and prepared is None and by_accelerate and any(type(each) is RandomSampler for each in samplers):
@@ -92,23 +90,20 @@ class RankCheck:
     def _warn(self, world: int, unless: str = "") -> None:
         if not self._warned:
             self._warned = True
-            remedy = "; pass shard=None if that is meant" * bool(unless)
-            message = f"{unless}each of the {world} processes of torch.distributed trains on all of the data{remedy}"
-            warn_consumer(message, UserWarning)
+            remedy = "pass shard=None if that is meant" if unless else ""
+            warn_of_all(world, TORCH_RANKS.group, unless, remedy)
 
 
-def _world() -> int:
-    group = rank_from_torch()
-    return 1 if group is None else group[1]
-
-
-def _is_dispatched(dataset: Any) -> bool:
-    """Return whether Accelerate is about to read `dataset` in one process for all."""
+def _is_dispatched(loader: Loader) -> bool:
+    """Return whether Accelerate is about to read `loader`, or a view of it, in one process for all."""
     accelerate = sys.modules.get("accelerate.data_loader")
     if accelerate is None:
         return False
     active = accelerate.GradientState().active_dataloader
-    return isinstance(active, accelerate.DataLoaderDispatcher) and active.dataset is dataset
+    if not isinstance(active, accelerate.DataLoaderDispatcher):
+        return False
+    read = getattr(active.dataset, "loader", None)  # of a LoaderDataset
+    return isinstance(read, Loader) and read._shared is loader._shared
 
 
 def _samplers(torch_loader: Any) -> list[Any]:

@@ -195,7 +195,7 @@ EIGHT_DEVICES = """
 """
 
 TWO_PROCESSES = """
-    import sys, jax, numpy as np, batchup_ng as bu
+    import sys, warnings, jax, numpy as np, batchup_ng as bu
     from jax.sharding import NamedSharding, PartitionSpec
     from batchup_ng.frameworks.jax import to_jax
 
@@ -208,6 +208,21 @@ TWO_PROCESSES = """
             planned = [x for (x,) in bu.ArrayDataSource([rows]).batch_iterator(8, shuffle=3, epoch=epoch)]
             means = [float(jax.jit(jax.numpy.mean)(x)) for (x,) in to_jax(loader, shared)]
             assert means == [x.mean() for x in planned[:5]], (means, planned)
+    for data in ([rows], {"x": rows}):
+        for make in (lambda loader: iter(to_jax(loader)), lambda loader: to_jax(loader).epochs(1)):
+            with bu.Loader(data, 4, pool="serial") as loader:
+                try:
+                    make(loader)
+                except bu.ArgumentError as error:
+                    assert "each of the 2 processes of jax.distributed" in str(error) and "shard='auto'" in str(error)
+                else:
+                    raise AssertionError("each process would train on all of the data")
+        with bu.Loader(data, 4, pool="serial", shard=None) as loader, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [len(list(to_jax(loader))) for _ in range(2)] == [11, 11]
+            assert [str(each.message) for each in caught] == [
+                "each of the 2 processes of jax.distributed trains on all of the data"
+            ]
 """
 
 

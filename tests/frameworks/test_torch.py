@@ -326,7 +326,21 @@ def shared_out(found: list[Any]) -> bool:
     return all(sorted([*first, *second]) == list(range(24)) for first, second in zip(*found, strict=True))
 
 
-@pytest.mark.parametrize("way", ["dataset", "DataLoader of the dataset", "dataloader", "dataloader in order"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "dataset",
+        "DataLoader of the dataset",
+        "dataloader",
+        "dataloader in order",
+        "tensors",
+        "tensors of a dict",
+        "tensors of a view",
+        "tensors of epochs",
+        "epochs as tensors",
+        "dataset of tensors",
+    ],
+)
 def test_ranks_that_would_train_on_the_same_data_are_refused(ranks: list[dict[str, Any]], way: str) -> None:
     for told in ranks:
         error, warned = told["ways"][way]
@@ -349,6 +363,8 @@ def test_a_group_may_begin_after_an_epoch(ranks: list[dict[str, Any]]) -> None:
         "dataset, shard=(rank, 2)",
         "dataloader, sharded",
         "dataloader, sharded, shard=None",
+        "tensors, shard='auto'",
+        "tensors of an iterator, shard='auto'",
     ],
 )
 def test_ranks_with_parts_of_their_own_share_the_data_out(ranks: list[dict[str, Any]], way: str) -> None:
@@ -356,7 +372,29 @@ def test_ranks_with_parts_of_their_own_share_the_data_out(ranks: list[dict[str, 
     assert [told["ways"][way][1] for told in ranks] == [[], []]
 
 
-@pytest.mark.parametrize("way", ["dataset, shard=None", "dataloader, shard=None", "dataloader, own sampler"])
+def test_tensors_are_refused_as_a_dataset_is(ranks: list[dict[str, Any]]) -> None:
+    for told in ranks:
+        assert told["ways"]["tensors"] == told["ways"]["dataset"]
+        assert told["ways"]["tensors, shard=None"] == told["ways"]["dataset, shard=None"]
+
+
+def test_nothing_is_said_of_a_generator(ranks: list[dict[str, Any]]) -> None:
+    for told in ranks:
+        assert told["ways"]["tensors of a generator"] == [[[0, 1, 2, 3] * 6] * 2, []]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "dataset, shard=None",
+        "dataloader, shard=None",
+        "dataloader, own sampler",
+        "tensors, shard=None",
+        "tensors of an iterator",
+        "tensors of a pool's",
+        "dataset of tensors, shard=None",
+    ],
+)
 def test_all_of_the_data_in_each_rank_is_warned_of_once(ranks: list[dict[str, Any]], way: str) -> None:
     for told in ranks:
         epochs, warned = told["ways"][way]

@@ -20,7 +20,7 @@ from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
     "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
-    "fill", "flow_id", "mark", "start_seconds", "state_at", "take_back", "torn", "untouched",
+    "fill", "flow_id", "mark", "shard_world", "start_seconds", "state_at", "take_back", "torn", "untouched", "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -140,6 +140,16 @@ class BatchIterator(Iterator[Any]):
     def epoch(self) -> int:
         """The number of the epoch."""
         return self._epoch.options.epoch
+
+    @property
+    def shard_world(self) -> int | None:
+        """The number of processes that share the data; None for a stream, of which only its author knows."""
+        return None if self._epoch.plan is None else self._epoch.options.shard.world
+
+    @property
+    def warned(self) -> set[str]:
+        """The kinds of warnings that were given for its source."""
+        return self._epoch.node.epoch_notes.warned
 
     def __len__(self) -> int:
         """Return the number of batches left, if it is known.

@@ -254,11 +254,14 @@ class LoaderEpochs(IteratorView):
                 "samples, a smaller batch size or drop_last=False"
             )
 
-    def viewed(self, view: Callable[[Any], Any]) -> LoaderEpochs:
-        """Return these epochs with `view` applied to the iterator of each. No batch may have been requested."""
+    def viewed(self, view: Callable[[Any], Any], check: Callable[[Any], None] | None = None) -> LoaderEpochs:
+        """Return these epochs with `view` applied to the iterator of each. No batch may have been requested.
+
+        `check` is as in ``view`` of a loader.
+        """
         if self._asked:
             raise ArgumentError("these epochs have begun; convert the loader instead: to_torch(loader).epochs(n)")
-        return type(self)(self._loader.view(view), self._first, self._n)
+        return type(self)(self._loader.view(view, check), self._first, self._n)
 
     def __len__(self) -> int:
         """Return the number of batches left in these epochs."""

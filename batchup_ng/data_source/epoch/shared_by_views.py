@@ -41,6 +41,7 @@ class SharedByViews:
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
     order_blocks: Any = None  # the blocks of the loaded state
     closed_report: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
+    warned: set[str] = dataclasses.field(default_factory=set)  # the kinds of warnings that were given
     series: Epochs | None = None
     inner: BatchIterator | None = None  # of the epoch under way, or of the last
     iterator: Any = None  # for `inner`: the result of iter() of the loader or of a view

@@ -32,7 +32,37 @@ def as_theirs(*args, shard=(), **options):
     return from_dataloader(DataLoader(torch.arange(24), 4, *args, **options), pool="serial", **told)
 
 
+class Epochs:
+    """Begins an iterator of a source for each loop."""
+
+    def __init__(self, begin):
+        self.begin = begin
+
+    def __iter__(self):
+        return self.begin()
+
+
+POOL = bu.SerialPool()
+SOURCE = {"in order": bu.ArrayDataSource([np.arange(24)]), "named": bu.ArrayDataSource({"x": np.arange(24)})}
+
 WAYS = {
+    "tensors": lambda: to_torch(loader()),
+    "tensors of a dict": lambda: to_torch(bu.Loader({"x": np.arange(24)}, 4, shuffle=1, pool="serial")),
+    "tensors of a view": lambda: to_torch(loader().map(lambda x: (x,))).map(lambda x: (x,)),
+    "tensors of epochs": lambda: Epochs(lambda: to_torch(loader()).epochs(1)),
+    "epochs as tensors": lambda: Epochs(lambda: to_torch(loader().epochs(1))),
+    "tensors, shard='auto'": lambda: to_torch(loader(shard="auto")),
+    "tensors, shard=None": lambda: to_torch(to_torch(loader(shard=None))),
+    "tensors of an iterator": lambda: Epochs(lambda: to_torch(SOURCE["in order"].batch_iterator(4, 1))),
+    "tensors of a pool's": lambda: Epochs(
+        lambda: to_torch(POOL.parallel_data_source(SOURCE["named"], 2)).batch_iterator(4, 1)
+    ),
+    "tensors of an iterator, shard='auto'": lambda: Epochs(
+        lambda: to_torch(SOURCE["in order"].batch_iterator(4, 1, shard="auto"))
+    ),
+    "tensors of a generator": lambda: Epochs(lambda: to_torch((np.arange(4),) for _ in range(6))),
+    "dataset of tensors": lambda: as_dataset(to_torch(loader())),
+    "dataset of tensors, shard=None": lambda: as_dataset(to_torch(loader(shard=None))),
     "dataset": lambda: as_dataset(loader()),
     "dataset, shard='auto'": lambda: as_dataset(loader(shard="auto")),
     "dataset, shard=(rank, 2)": lambda: as_dataset(loader(shard=(torch.distributed.get_rank(), 2))),
@@ -47,14 +77,19 @@ WAYS = {
 }
 
 
+def part_of(batch):
+    if isinstance(batch, dict):
+        return batch["x"]
+    return batch[0] if isinstance(batch, tuple) else batch
+
+
 def rows(way):
     """Return the rows of two epochs, or the error, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         batches = WAYS[way]()
         try:
-            found = [[n for batch in batches for n in (batch[0] if type(batch) is tuple else batch).tolist()]] * 1
-            found.append([n for batch in batches for n in (batch[0] if type(batch) is tuple else batch).tolist()])
+            found = [[n for batch in batches for n in part_of(batch).tolist()] for _ in range(2)]
         except bu.ArgumentError as error:
             found = str(error)
     return found, [str(each.message) for each in caught if "torch.distributed" in str(each.message)]

@@ -14,6 +14,7 @@ import queue
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -509,7 +510,10 @@ def test_keras_does_not_shard_what_the_loader_shards(
         with raises(ArgumentError):
             to_keras(told)[0]
         distribution.auto_shard_dataset = False
-        assert len(to_keras(told)[0]) == 2
+        with warns(UserWarning) if shard is None else warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [len(to_keras(told)[0]) for _ in range(2)] == [2, 2]
+        assert len(caught) == (shard is None), [each.message for each in caught]
     with bu.Loader(SOURCE, SIZE, shuffle=7, pool=pools[0]) as told, raises(ArgumentError):
         to_keras(told)[0]
 
