@@ -82,7 +82,7 @@ class AheadIterator(IteratorView):
         self._work = Work()
         self._work.at = (0, progress_of(iterator))
         if isinstance(self._marked, BatchIterator):
-            self._marked.ahead_of = self._work  # its own state counts the batches that this one hands out, too
+            self._marked.lead(self._work)  # its own state counts the batches that this one hands out, too
         self._left = -math.inf  # when the latest batch was handed out
         self._freed: Any = None  # the last batch but one, for the thread to free
         self._n_batches = _length(iterator)
@@ -98,7 +98,7 @@ class AheadIterator(IteratorView):
         self._thread: threading.Thread | None = threading.Thread(
             target=run, args=arguments, daemon=True, name="handover"
         )
-        self._finalizer = weakref.finalize(self, self._work.end)
+        self._finalizer = weakref.finalize(self, self._work.drop)
 
     def __next__(self) -> Any:
         """Return the next batch.
@@ -315,6 +315,7 @@ class Work:
             iterator.
         room: Wakes the thread, and carries a batch to free.
         news: The thread releases it after each batch. The consumer waits by acquiring it.
+        dropped: Whether the :class:`AheadIterator` is gone, without a close.
     """
 
     def __init__(self) -> None:
@@ -324,7 +325,16 @@ class Work:
         self.room: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.news = threading.Lock()
         self.news.acquire()
-        self.ended = False
+        self.ended = self.dropped = False
+
+    def begun(self) -> int:
+        """Return how many batches the thread may have taken."""
+        return self.span[1]
+
+    def drop(self) -> None:
+        """Make the thread end after the :class:`AheadIterator`. The finalizer calls this."""
+        self.dropped = True
+        self.end()
 
     def end(self) -> None:
         """Make both sides end. Waits for no lock, because a finalizer calls it."""

@@ -44,8 +44,8 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     tensors.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or
-            one batch, which gives a batch.
+        batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator, of
+            which you use only the result from now on; or one batch, which gives a batch.
         device: The device of the tensors; None for the CPU. ``"cuda"`` is the device that is current when an epoch
             begins.
         channels_first: The images, ``(n, h, w, c)``, that become ``(n, c, h, w)``: a list of names or places in the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -93,6 +94,59 @@ def test_the_state_of_an_iterator_counts_what_the_loop_got(taken: int, pools: li
                 break
         rest = source.batch_iterator(4, shuffle=1, epoch=0, state=iterator.state_dict())
         assert got + [x.tolist() for (x,) in rest] == expected
+
+
+def rest_of(iterator: Any, named: bool) -> list[list[int]]:
+    return [(batch["x"] if named else batch[0]).tolist() for batch in iterator]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("taken", [0, 1, 3, 9, 10])
+@pytest.mark.parametrize("before", [0, 2])
+def test_an_iterator_goes_on_alone_after_its_adapter(taken: int, before: int, named: bool) -> None:
+    """No pool is ahead, so the adapter converts in ``next`` and has taken nothing that the loop did not get."""
+    rows = np.arange(48)
+    data = bu.ArrayDataSource({"x": rows} if named else [rows])
+    for source in (data, bu.SerialPool().parallel_data_source(data)):
+        iterator = source.batch_iterator(4)
+        got = rest_of(itertools.islice(iterator, before), named)
+        for last in (taken, 1):  # another adapter after it
+            adapter = ahead(iterator, always=False)
+            got += rest_of(itertools.islice(adapter, last), named)
+            del adapter
+        while True:
+            state = iterator.state_dict()
+            assert got + rest_of(data.batch_iterator(4, state=state), named) == rows.reshape(12, 4).tolist()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                break
+            got += rest_of([batch], named)
+        assert len(got) == 12
+
+
+@pytest.mark.parametrize("again", [next, ahead])
+@pytest.mark.parametrize("taken", [1, 3, 7])
+def test_batches_that_went_with_an_adapter_are_no_gap_in_the_epoch(
+    taken: int, again: Callable[[Any], Any], pools: list[AbstractWorkerPool]
+) -> None:
+    """The thread of the adapter is two batches ahead."""
+    rows = np.arange(40)
+    data = bu.ArrayDataSource([rows])
+    for source in (data, *[pool.parallel_data_source(data) for pool in pools]):
+        iterator = source.batch_iterator(4)
+        adapter = ahead(iterator)
+        got = rest_of(itertools.islice(adapter, taken), named=False)
+        state = iterator.state_dict()
+        del adapter
+        for _ in range(2):
+            assert iterator.state_dict() == state
+            with raises(bu.PoolClosed):
+                again(iterator)
+        assert iterator.state_dict() == state
+        iterator.load_state_dict(iterator.state_dict())
+        got += rest_of(iterator, named=False)
+        assert got == rows.reshape(10, 4).tolist()
 
 
 @pytest.mark.parametrize("pool", ["serial", "threads"])

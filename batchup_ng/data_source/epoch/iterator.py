@@ -20,7 +20,8 @@ from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
     "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
-    "fill", "flow_id", "mark", "shard_world", "start_seconds", "state_at", "take_back", "torn", "untouched", "warned",
+    "fill", "flow_id", "lead", "mark", "shard_world", "start_seconds", "state_at", "take_back", "torn", "untouched",
+    "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -52,7 +53,8 @@ class BatchIterator(Iterator[Any]):
         at_end: Whether all batches were handed out and one more was requested.
         asked: Whether a batch was requested.
         mark: The progress when it last handed out a batch, for :meth:`take_back`.
-        ahead_of: An object whose ``at[1]`` is the progress of the loop, if an adapter takes batches ahead of it.
+        ahead_of: If an adapter takes batches ahead of the loop, an object that knows how far the loop is: see
+            :meth:`lead`.
         start_seconds: Duration in seconds of the call that opened the epoch. It may have started workers.
     """
 
@@ -71,6 +73,7 @@ class BatchIterator(Iterator[Any]):
         self._accounting = epoch.accounting
         self.at_end = self.asked = False
         self.ahead_of: Any = None
+        self._led_from = 0  # how many batches the loop had before the adapter
         self.mark = self._mark()
         self._over: str | None = None  # the reason for its end, or BY_CONSUMER; None while it goes on
 
@@ -84,6 +87,8 @@ class BatchIterator(Iterator[Any]):
         """
         if self._over is not None:
             self._raise_over()
+        if self.ahead_of is not None and self.ahead_of.dropped:
+            self._go_on_alone()
         self._runner.check_caller()
         mark = self.mark
         began = time.perf_counter()
@@ -125,7 +130,7 @@ class BatchIterator(Iterator[Any]):
         if self._over == BY_CONSUMER:
             raise StopIteration
         raise PoolClosed(
-            f"this epoch was broken off by {self._over} after {self._handed[0]} batches, so that its iterator is "
+            f"this epoch was broken off by {self._over} after {self._n_got()} batches, so that its iterator is "
             f"closed; make a new one, which goes on from there with state=iterator.state_dict()"
         )
 
@@ -211,6 +216,39 @@ class BatchIterator(Iterator[Any]):
             self._runner.latest, self._handed, self.mark = latest, handed, mark
         self.break_off(by)
 
+    def _n_got(self) -> int:
+        """Return how many batches the loop got."""
+        return self._handed[0] if self.ahead_of is None else self._led_from + int(self.ahead_of.at[0])
+
+    # -- an adapter that is ahead of the loop ------------------------------------------------------------------
+
+    def lead(self, work: Any) -> None:
+        """Let an adapter take batches ahead of the loop.
+
+        Args:
+            work: ``at`` has the number of batches that the adapter has handed out, and the progress after them.
+                ``dropped`` says whether the adapter is gone, ``begun()`` how many batches it may have taken.
+
+        Raises:
+            PoolClosed: an earlier adapter is gone, with batches that the loop did not get.
+        """
+        if self.ahead_of is not None and self.ahead_of.dropped:
+            if self._over is None:
+                self._go_on_alone()
+            elif self._over != BY_CONSUMER:
+                self._raise_over()
+            else:
+                return  # its state stays that of the loop
+        self.ahead_of, self._led_from = work, self._handed[0]
+
+    def _go_on_alone(self) -> None:
+        """Go on after an adapter that is gone. If batches went with it, break the epoch off before them."""
+        got = self.ahead_of.at[0]
+        if self.ahead_of.begun() > got or self._handed[0] - self._led_from != got:
+            self.break_off("the loss of an adapter, such as to_torch(iterator), which had taken batches ahead,")
+            self._raise_over()
+        self.ahead_of = None
+
     # -- saving and resuming -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -236,9 +274,7 @@ class BatchIterator(Iterator[Any]):
     @property
     def broken_off_before_first(self) -> bool:
         """Whether the epoch was ended before the loop got a batch, though it has one."""
-        taken = self._handed[0]
-        got = taken if self.ahead_of is None else self.ahead_of.at[0]
-        return self._over is not None and not got and not (self.at_end and not taken)
+        return self._over is not None and not self._n_got() and not (self.at_end and not self._handed[0])
 
     @property
     def untouched(self) -> bool:
