@@ -49,7 +49,7 @@ def graph() -> Any:
          "<SubsetDataSource: 5 samples, rows=int64 (5,), of <ArrayDataSource: 10 samples, "
          "int64 (10,)>>"),
         (lambda: bu.StratifiedSampler(Y), "StratifiedSampler(y=int64 (10,))"),
-        (lambda: bu.ArrayDataSource([Y]).epochs(2, 3, start=4),
+        (lambda: bu.ArrayDataSource([Y]).epochs(2, 3, start_epoch=4),
          "<Epochs: next is epoch 4, the last is 5, of <ArrayDataSource: 10 samples, int64 (10,)>>"),
         (lambda: bu.ArrayDataSource([Y]).epochs(None, 3),
          "<Epochs: next is epoch 0, without end, of <ArrayDataSource: 10 samples, int64 (10,)>>"),

@@ -21,6 +21,9 @@ from .distributed import shard_of
 SHUFFLE_BLOCKS = "blocks"
 """The value of ``shuffle=``, alone or before a seed, for an order that reads neighbouring rows together."""
 
+FIRST_EPOCH = dict.fromkeys(["epoch", "start", "initial_epoch"], "pass the number of the first as start_epoch=")
+"""Advice for other names of the number of the first epoch."""
+
 ADVICE_ON_TORCH_OPTIONS = {
     "num_workers": "pass the number of workers as workers=",
     "collate_fn": "pass it as collate=",
@@ -32,10 +35,19 @@ ADVICE_ON_TORCH_OPTIONS = {
     "multiprocessing_context": "pass a pool: pool=WorkerProcessPool(n, start_method=...)",
     "worker_init_fn": "seeds are set for each batch; what a map needs, make when it is first called",
     "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
-    "epoch": "pass the number of the first as start_epoch=",
+    **FIRST_EPOCH,
     "epochs": "loop over loader.epochs(n)",
 }
 """Advice for options of PyTorch's ``DataLoader``, and for options of this library that have another name here."""
+
+ADVICE_ON_EPOCH_OPTIONS = {**validation.ELSEWHERE, "start_epoch": "pass the number of the epoch as epoch="}
+"""Advice for options that ``batch_iterator`` and ``plan`` do not have."""
+
+ADVICE_ON_EPOCHS_OPTIONS = {
+    **validation.ELSEWHERE,
+    **FIRST_EPOCH,
+}
+"""Advice for options that ``epochs`` does not have."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..sampling.plans.epoch import BatchPlan
 from .epoch.epochs import Epochs, one_epoch, series_of_epochs
 from .epoch.iterator import BatchIterator
 from .epoch.opening import epoch_plan
-from .epoch_options import EPOCH_0, epoch_options
+from .epoch_options import ADVICE_ON_EPOCH_OPTIONS, ADVICE_ON_EPOCHS_OPTIONS, EPOCH_0, epoch_options
 from .faces import FACES
 from .source import AbstractDataSource
 
@@ -82,7 +82,7 @@ class PlannedDataSource(AbstractDataSource):
         """Return the batch of `indices`, which number the rows that the samplers draw from."""
         return self.node.samples_by_indices(indices)
 
-    @validation.known_names()
+    @validation.known_names(ADVICE_ON_EPOCH_OPTIONS)
     def plan(self, batch_size: int, shuffle: Any = None, *, epoch: int = EPOCH_0, drop_last: bool = False) -> BatchPlan:
         """Return the plan of an epoch: ``len(plan)``, ``plan[k]`` -> number, rows and key of batch k.
 
@@ -93,7 +93,7 @@ class PlannedDataSource(AbstractDataSource):
         """
         return epoch_plan(self.node, epoch_options(batch_size, shuffle, epoch=epoch, drop_last=drop_last).opened())
 
-    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
+    @validation.known_names(ADVICE_ON_EPOCH_OPTIONS, unless=lambda source: source.node.traits.takes_options)
     def batch_iterator(
         self,
         batch_size: int,
@@ -145,14 +145,14 @@ class PlannedDataSource(AbstractDataSource):
         iterator.start_seconds = time.perf_counter() - began
         return iterator
 
-    @validation.known_names(unless=lambda source: source.node.traits.takes_options)
+    @validation.known_names(ADVICE_ON_EPOCHS_OPTIONS, unless=lambda source: source.node.traits.takes_options)
     def epochs(
         self,
         n: int | None,
         batch_size: int,
         shuffle: Any = None,
         *,
-        start: int = 0,
+        start_epoch: int = 0,
         drop_last: bool = False,
         shard: Any = None,
         uneven: str = "pad",
@@ -172,10 +172,10 @@ class PlannedDataSource(AbstractDataSource):
         Args:
             n: Number of epochs; None for no end.
             batch_size: This and the other arguments not listed here are as for :meth:`batch_iterator`.
-            start: Number of the first epoch.
+            start_epoch: Number of the first epoch.
             state: Resume from this result of ``state_dict`` of one of the iterators, in the middle of its epoch, and
-                continue with the epochs that follow. `n` counts from `start`, so a restarted program makes the same
-                call.
+                continue with the epochs that follow. `n` counts from `start_epoch`, so a restarted program makes the
+                same call.
 
         Raises:
             StateError: the state is damaged, or belongs to an epoch that is not in this range.
@@ -186,5 +186,6 @@ class PlannedDataSource(AbstractDataSource):
         0 [[0, 1], [2]]
         1 [[0, 1], [2]]
         """
-        options = epoch_options(batch_size, shuffle, start, drop_last, shard, uneven, pad_mask, on_error, own)
+        first = validation.not_negative("start_epoch", start_epoch)
+        options = epoch_options(batch_size, shuffle, first, drop_last, shard, uneven, pad_mask, on_error, own)
         return series_of_epochs(self.node, options, n, state)

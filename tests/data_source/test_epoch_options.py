@@ -19,8 +19,8 @@ BATCH_ITERATOR = (
     "on_error: 'str | ErrorPolicy | None' = None, state: 'Any' = None) -> 'BatchIterator'"
 )
 EPOCHS = (
-    "(self, n: 'int | None', batch_size: 'int', shuffle: 'Any' = None, *, start: 'int' = 0, drop_last: 'bool' = False, "
-    "shard: 'Any' = None, uneven: 'str' = 'pad', pad_mask: 'bool' = False, "
+    "(self, n: 'int | None', batch_size: 'int', shuffle: 'Any' = None, *, start_epoch: 'int' = 0, "
+    "drop_last: 'bool' = False, shard: 'Any' = None, uneven: 'str' = 'pad', pad_mask: 'bool' = False, "
     "on_error: 'str | ErrorPolicy | None' = None, state: 'Any' = None) -> 'Epochs'"
 )
 
@@ -100,6 +100,26 @@ def test_wrong_options_of_an_epoch_are_refused_at_once(options: Any, error: type
     for ds in (source, source.map(lambda x: x), bu.SerialPool().parallel_data_source(source)):
         with raises(error):
             ds.batch_iterator(**{"batch_size": 4, "shuffle": 5, **options})
+
+
+def test_the_first_of_several_epochs_has_one_name() -> None:
+    source: Any = bu.ArrayDataSource([np.arange(5)])
+    with bu.SerialPool() as pool, bu.Loader(source, 3, shuffle=7, pool="serial", start_epoch=2) as loader:
+        ways = [source, pool.parallel_data_source(source), pool.prefetch(source)]
+        epochs = [list(way.epochs(1, 3, 7, start_epoch=2)) for way in ways]
+        assert [one[0].epoch for one in epochs] == [2, 2, 2]
+        assert loader.epoch == 2
+        for other in ("start", "epoch", "initial_epoch"):
+            for way in ways:
+                with raises(ArgumentTypeError):
+                    way.epochs(1, 3, 7, **{other: 2})
+            with raises(ArgumentTypeError):
+                bu.Loader(source, 3, **{other: 2})
+        for call in (source.batch_iterator, source.plan):
+            with raises(ArgumentTypeError):
+                call(3, start_epoch=2)
+        with raises(ArgumentError):
+            source.epochs(1, 3, start_epoch=-1)
 
 
 def test_a_plan_has_fewer_options() -> None:

@@ -143,7 +143,7 @@ def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: An
     if saved is not None and not options.epoch <= first < end:
         raise StateError(
             f"this state is of epoch {first}, and these are the epochs from {options.epoch} to {end} (excluded); n "
-            f"counts from start, not from the state"
+            f"counts from start_epoch, not from the state"
         )
     return Epochs(node, options, (first, end), saved)
 

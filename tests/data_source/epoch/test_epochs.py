@@ -25,7 +25,8 @@ def source() -> bu.ArrayDataSource:
 
 
 def test_epochs_are_those_of_batch_iterator_one_after_the_other() -> None:
-    got = {batches.epoch: listed(batches) for batches in source().epochs(3, 4, shuffle=7, start=2, drop_last=True)}
+    series = source().epochs(3, 4, shuffle=7, start_epoch=2, drop_last=True)
+    got = {batches.epoch: listed(batches) for batches in series}
     assert got == {e: listed(source().batch_iterator(4, 7, epoch=e, drop_last=True)) for e in (2, 3, 4)}
     assert len({str(each) for each in got.values()}) == 3
 
@@ -74,7 +75,7 @@ def test_a_state_of_another_epoch_is_refused() -> None:
     state = source().batch_iterator(4, epoch=3).state_dict()
     for n, start in ((3, 0), (None, 4)):
         with raises(StateError):
-            source().epochs(n, 4, start=start, state=state)
+            source().epochs(n, 4, start_epoch=start, state=state)
 
 
 def test_a_generator_is_drawn_from_as_in_a_plain_loop() -> None:
@@ -101,7 +102,7 @@ def test_epochs_of_a_function_of_the_users_are_given_their_number() -> None:
         ((-1, 4), {}, ArgumentError),
         ((1.5, 4), {}, ArgumentTypeError),
         ((3, 0), {}, ArgumentError),
-        ((3, 4), {"start": -1}, ArgumentError),
+        ((3, 4), {"start_epoch": -1}, ArgumentError),
         ((3, 4), {"shufle": 7}, ArgumentTypeError),
         ((3, 4), {"num_workers": 7}, ArgumentTypeError),
     ],
