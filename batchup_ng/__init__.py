@@ -12,6 +12,9 @@
 The names of BatchUp 0.2.3 keep their places: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import augment, data_source, sampling, work_pool
 from ._version import __version__
 from .accessors import (
@@ -249,3 +252,12 @@ __all__ = [
     "work_pool",
     "write_errors",
 ]
+
+if TYPE_CHECKING:
+    from .frameworks.keras import KeepState as KeepState
+else:  # not in __all__: a star import must not import Keras
+
+    def __getattr__(name: str) -> Any:
+        if name == "KeepState":
+            return import_module(".frameworks.keras", __name__).KeepState
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

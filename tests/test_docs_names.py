@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ def found(name: str, *namespaces: Any) -> Any:
     for namespace in namespaces:
         own = namespace
         for part in name.removeprefix("bu.").split("."):
-            own = getattr(own, part, None)
+            # Only what a module holds: getattr of bu.KeepState would import Keras.
+            own = vars(own).get(part) if isinstance(own, ModuleType) else getattr(own, part, None)
         if own is not None:
             return own
     return None

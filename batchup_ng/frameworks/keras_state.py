@@ -29,7 +29,7 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     Without it, ``BackupAndRestore`` restores the model and the number of the epoch, but a new loader begins with epoch
     0 again, whose batches the model has seen in that order. Use both::
 
-        callbacks = [keras.callbacks.BackupAndRestore("backup"), KeepState(loader, "loader.json")]
+        callbacks = [keras.callbacks.BackupAndRestore("backup"), bu.KeepState(loader, "loader.json")]
         model.fit(to_keras(loader), epochs=90, shuffle=False, callbacks=callbacks)
 
     After each epoch it writes the loader's state to the file, which a kill leaves whole. When ``fit`` begins, it moves

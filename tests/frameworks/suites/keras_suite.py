@@ -297,7 +297,7 @@ def trained(folder: Path, seen: list[Any], place: int = 2, at: Any = (-1, 0), **
     model = telling(lambda batch: seen.append(values(keras.utils.unpack_x_y_sample_weight(batch)[0])))
     model.build((None, 1))
     with bu.Loader(SOURCE, SIZE, shuffle=options.pop("order", 7), pool="serial", start_epoch=3) as loader:
-        callbacks = [keras.callbacks.BackupAndRestore(folder / "model"), KeepState(loader, folder / "loader.json")]
+        callbacks = [keras.callbacks.BackupAndRestore(folder / "model"), bu.KeepState(loader, folder / "loader.json")]
         callbacks.insert(place, Kills(*at))
         fit: dict[str, Any] = {"epochs": 3, "callbacks": callbacks, "shuffle": False, "verbose": 0, **options}
         with contextlib.suppress(Killed):
@@ -325,7 +325,7 @@ import os, signal, sys
 import keras
 import numpy as np
 import batchup_ng as bu
-from batchup_ng.frameworks.keras import KeepState, to_keras
+from batchup_ng.frameworks.keras import to_keras
 
 X = np.arange(22, dtype=np.float32)[:, None]
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
@@ -338,7 +338,7 @@ def told(batch, logs):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with bu.Loader([X, X], 4, shuffle=7, pool="processes", workers=1) as train:
-    callbacks = [keras.callbacks.BackupAndRestore("model"), KeepState(train, "loader.json"),
+    callbacks = [keras.callbacks.BackupAndRestore("model"), bu.KeepState(train, "loader.json"),
                  keras.callbacks.LambdaCallback(on_train_batch_end=told)]
     model.fit(to_keras(train), epochs=3, callbacks=callbacks, shuffle=False, verbose=0)
 """
