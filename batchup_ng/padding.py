@@ -7,6 +7,7 @@ are NumPy arrays, like everything in a batch.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
 
 
+@validation.known_names({})
 def pad_batch(
     arrays: Any,
     *,
@@ -199,7 +201,7 @@ class PadColumns:
     """
 
     def __init__(self, *columns: int | str, **options: Any) -> None:
-        defaults = pad_batch.__kwdefaults__ or {}
+        defaults = inspect.unwrap(pad_batch).__kwdefaults__ or {}
         validation.no_unknown("PadColumns", options, defaults)
         self._hold(columns, Padding(**{**defaults, **options}))
 

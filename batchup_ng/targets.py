@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from . import validation
 from .augment.boxes import BOX_FORMATS, box_convert, boxes_of_image
 from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
@@ -43,6 +44,7 @@ class DetectionTargets:
         ArgumentTypeError: a column is neither name nor place; in a call: labels are not whole numbers.
     """
 
+    @validation.known_names({})
     def __init__(
         self, *columns: str | Mapping[str, int | str], box_format: str = "xyxy", target: str = "target"
     ) -> None:

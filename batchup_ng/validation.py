@@ -17,6 +17,7 @@ from .errors import ArgumentError, ArgumentTypeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Class = TypeVar("Class", bound=type)
 
 SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?) ?(?:([kmgt]?)(i?)b)?", re.IGNORECASE)
 """A size in bytes, with an optional unit; an i in the unit means powers of 1,024."""
@@ -72,11 +73,12 @@ def known_names(
         named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         known = frozenset(each.name for each in named) - {"self"}
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        makes = function.__name__ == "__init__"
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
-                no_unknown(where, kwargs, known, elsewhere)
+                no_unknown(type(args[0]).__name__ if makes else where, kwargs, known, elsewhere)
             return function(*args, **kwargs)
 
         function.__qualname__ = where  # for Python's own messages; the class's own name may be an internal one
@@ -84,6 +86,12 @@ def known_names(
         return checked
 
     return decorator
+
+
+def known_options(cls: Class) -> Class:
+    """Make a dataclass refuse unknown options, as :func:`known_names` does with a function."""
+    cls.__init__ = known_names({})(cls.__init__)  # type: ignore[misc]
+    return cls
 
 
 def positive_int(name: str, value: Any) -> int:

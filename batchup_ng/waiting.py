@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from . import validation
 from .data_source.epoch.iterator_views import IteratorView
 from .errors import ArgumentTypeError
 from .loader import Loader
@@ -42,6 +43,7 @@ class EpochWait(NamedTuple):
         )
 
 
+@validation.known_names({})
 def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
     """Return an object that iterates like `batches` and reports the loop's wait at the end of each epoch.
 

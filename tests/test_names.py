@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
 from tests.messages import raises
 
 
@@ -32,3 +37,49 @@ def test_a_name_that_needs_a_library_which_is_missing_names_the_extra(monkeypatc
         _ = bu.KeepState
     with raises(AttributeError):
         _ = bu.KeepStates  # type: ignore[attr-defined]
+
+
+RESULTS = {
+    "AbstractDataSource", "AbstractSampler", "Accessor", "BatchIterator", "ColumnStatistics", "Converted", "EpochWait",
+    "FilesDataSource", "FilesReport", "SampleRng", "Statistics",
+}  # fmt: skip
+"""Classes that programs do not call."""
+
+
+def options_of(function: Any) -> list[str]:
+    """Return the names of the parameters that have defaults; none if the function takes any name."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return []
+    return [each.name for each in parameters if each.default is not each.empty]
+
+
+def public_calls() -> Iterator[tuple[str, Any]]:
+    """Yield the public functions, classes, and methods of sources."""
+    for name in sorted({*bu.__all__, "zip"} - RESULTS):
+        own = getattr(bu, name)
+        if callable(own) and not (isinstance(own, type) and issubclass(own, BaseException)):
+            yield name, own
+    for source in (bu.ArrayDataSource([np.arange(3)]), bu.IteratorDataSource(iter([])).take(3)):
+        methods = inspect.getmembers(type(source), inspect.isfunction)
+        yield from ((name, functools.partial(method, source)) for name, method in methods if name[0] != "_")
+
+
+def test_a_misspelt_option_of_any_public_function_is_refused_by_name() -> None:
+    seen = set()
+    for name, function in public_calls():
+        for option in options_of(function):
+            with raises(ArgumentTypeError) as caught:
+                function(**{f"{option}_": None})
+            assert str(caught.value).startswith(f"{name} got an unexpected option '{option}_'; did you mean '")
+            seen.add(name)
+    assert {"split", "ParquetRows", "ErrorPolicy", "filter", "statistics", "StandardSampler", "Loader"} < seen
+    assert len(seen) > 60
+
+
+def test_options_of_scikit_learns_split_have_names_here() -> None:
+    source: Any = bu.ArrayDataSource([np.arange(9)])
+    for option in ("random_state", "test_size", "train_size", "shuffle"):
+        for split in (source.split, functools.partial(bu.split, source)):
+            with raises(ArgumentTypeError):
+                split([0.5, 0.5], seed=1, **{option: 1})

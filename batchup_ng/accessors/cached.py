@@ -76,6 +76,7 @@ class Cached:
         CacheWarning: there is no room for all rows: now, or later when a disk gets full.
     """
 
+    @validation.known_names({})
     def __init__(self, accessor: Any, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> None:
         form = _form_of(accessor)
         if not hasattr(os, "memfd_create"):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..validation import number_between
 
 CROP_TRIES = 10
 """How many sizes a random crop draws; it takes the first that fits, like torchvision's."""
@@ -24,6 +24,7 @@ class Box(NamedTuple):
     size: tuple[int, int]
 
 
+@validation.known_options
 @dataclasses.dataclass(frozen=True)
 class CenterCrop:
     """The largest part in the middle that has the requested ratio of sides, or a `fraction` of its sides.
@@ -36,7 +37,7 @@ class CenterCrop:
     draws = 0
 
     def __post_init__(self) -> None:
-        number_between("fraction", self.fraction, 0.0, 1.0)
+        validation.number_between("fraction", self.fraction, 0.0, 1.0)
 
     def box(self, picture: tuple[int, int], size: tuple[int, int], drawn: Any) -> Box:
         """Return the part that is resized to `size`, of an image with the height and width `picture`."""
@@ -47,6 +48,7 @@ class CenterCrop:
         return Box((height - tall) // 2, (width - wide) // 2, (tall, wide))
 
 
+@validation.known_options
 @dataclasses.dataclass(frozen=True)
 class RandomResizedCrop:
     """A part of random area and ratio of sides at a random place, as networks for ImageNet are trained on.
@@ -68,7 +70,7 @@ class RandomResizedCrop:
         for name, limits, most in (("scale", self.scale, 1.0), ("ratio", self.ratio, sys.float_info.max)):
             if not isinstance(limits, (tuple, list)) or len(limits) != 2:
                 raise ArgumentTypeError(f"{name} must be a pair of numbers, (least, most), not {limits!r}")
-            low, high = (number_between(f"{name}[{i}]", each, 0.0, most) for i, each in enumerate(limits))
+            low, high = (validation.number_between(f"{name}[{i}]", each, 0.0, most) for i, each in enumerate(limits))
             if low > high:
                 raise ArgumentError(f"{name} must be (least, most), not {limits!r}; swap them")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.paging import file_name
 from ..randomness import SampleRng
@@ -42,6 +43,7 @@ class ImageArrayUInt8ToFloat32:
 
     dtype = np.float32
 
+    @validation.known_names({})
     def __init__(self, arr_u8: Any, val_lower: float = 0.0, val_upper: float = 1.0) -> None:
         if not hasattr(arr_u8, "__len__") or not hasattr(arr_u8, "__getitem__"):
             raise ArgumentTypeError(

@@ -6,6 +6,7 @@ import copy
 import os
 from typing import Any
 
+from .. import validation
 from ..accessors.cached import cached_columns
 from ..accessors.column import as_column
 from ..accessors.listed_rows import of_list
@@ -55,6 +56,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
 
     _arrays: ArraysNode
 
+    @validation.known_names({})
     def __init__(
         self,
         data: list[Any] | dict[str, Any],
@@ -113,6 +115,7 @@ class ArrayDataSource(RandomAccessDataSource, node=ArraysNode):
         """
         return columns_of_arrays(self._arrays) if overridden(self) == NO_USER_METHODS else super().columns
 
+    @validation.known_names({})
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         """Return this source with a :class:`~batchup_ng.Cached` around each accessor, which reads each row once.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import validation
 from ..graph.choice import ChoiceNode
 from ..graph.composite import CompositeNode
 from .planned import PlannedDataSource
@@ -35,6 +36,7 @@ class CompositeDataSource(PlannedDataSource, node=CompositeNode):
         ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
     """
 
+    @validation.known_names({})
     def __init__(
         self,
         datasets: Sequence[AbstractDataSource],
@@ -60,5 +62,6 @@ class ChoiceDataSource(PlannedDataSource, node=ChoiceNode):
         ArgumentTypeError: an element is no data source, or `stratified` is not True or False.
     """
 
+    @validation.known_names({})
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:
         self._show(ChoiceNode(nodes_in("datasets", datasets), stratified))

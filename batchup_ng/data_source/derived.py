@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import validation
 from ..columns import ChosenColumns
 from ..graph.columns import ColumnsNode
 from ..graph.filtered import FilterNode
@@ -23,6 +24,7 @@ class MapDataSource(PlannedDataSource, node=MapNode):
     class_names = class_names
     report = report
 
+    @validation.known_names({})
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
         rng: str | None = None, resizes: bool = False,

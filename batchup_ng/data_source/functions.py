@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import numbered_length
 from ..graph.rearranged import ConcatNode
@@ -18,9 +19,10 @@ from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
 from .source import AbstractDataSource, node_of, nodes_in
-from .splitting import split_nodes
+from .splitting import ADVICE_ON_SPLIT_OPTIONS, split_nodes
 
 
+@validation.known_names()
 def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None) -> ConcatDataSource:
     """Return a source with the samples of all `sources`, one source after the other. Shuffling mixes them all.
 
@@ -47,6 +49,7 @@ def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None)
     return ConcatDataSource(_one_list(sources), sampler)
 
 
+@validation.known_names()
 def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = None) -> ConcatDataSource:
     """Return a source that mixes the samples of all `sources` in given proportions within each batch.
 
@@ -72,6 +75,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     return cast(ConcatDataSource, shown(ConcatNode(nodes, MixtureSampler(lengths, weights, length))))
 
 
+@validation.known_names()
 def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None) -> SubsetDataSource:
     """Return a source with the samples of `source` at positions `rows` of its unshuffled epoch.
 
@@ -85,6 +89,7 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
     return cast(SubsetDataSource, shown(subset_of(node_of("source", source), rows, exclude)))
 
 
+@validation.known_names(ADVICE_ON_SPLIT_OPTIONS)
 def split(
     source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
 ) -> list[SubsetDataSource]:
@@ -128,6 +133,7 @@ def take(source: AbstractDataSource, n: int) -> TakeDataSource:
     return TakeDataSource(source, n)
 
 
+@validation.known_names({})
 def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
     """Return a source whose epoch is `times` epochs of `source`, each in its own order; -1 for no end.
 
@@ -138,6 +144,7 @@ def repeat(source: AbstractDataSource, times: int = -1) -> PlannedDataSource:
     return shown(repeated(node_of("source", source), times))
 
 
+@validation.known_names()
 def zip(*sources: AbstractDataSource, flatten: bool = True) -> ZipDataSource:  # the field's name for it
     """Return a source that joins sample i of all `sources` side by side. Shuffling keeps them together.
 

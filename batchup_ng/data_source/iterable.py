@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..errors import ArgumentTypeError
 from ..graph.streams import CallableNode, IteratorNode
 from .planned import PlannedDataSource
@@ -23,6 +24,7 @@ class CallableDataSource(PlannedDataSource, node=CallableNode):
             and is called with the same options; None if not known.
     """
 
+    @validation.known_names({})
     def __init__(self, batch_iterator_fn: Callable[..., Iterator[Any]], num_samples_fn: Any = None) -> None:
         if not callable(batch_iterator_fn):
             raise ArgumentTypeError(
@@ -51,6 +53,7 @@ class IteratorDataSource(PlannedDataSource, node=IteratorNode):
         n_samples: Number of samples: an int, ``numpy.inf``, or None if not known.
     """
 
+    @validation.known_names({})
     def __init__(self, batch_iter: Iterator[Any], n_samples: Any = None) -> None:
         if not hasattr(batch_iter, "__next__") and not hasattr(batch_iter, "__iter__"):
             hint = "; for a function that returns one use CallableDataSource" if callable(batch_iter) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import validation
 from ..columns import keys_in
 from ..padding import NAMES_IN_PAD, PadColumns, Padding
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from .source import AbstractDataSource
 
 
+@validation.known_names({})
 def pad(
     source: AbstractDataSource,
     *columns: Any,

@@ -38,6 +38,7 @@ class RandomAccessDataSource(PlannedDataSource):
     include_indices = False
     _asks_fingerprint = True
 
+    @validation.known_names({})
     def __init__(
         self,
         length: int,

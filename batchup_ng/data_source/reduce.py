@@ -21,6 +21,7 @@ ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
 
 
+@validation.known_names({})
 def batch_map_concat(
     func: Callable[..., Any],
     batch_iter: Iterable[Any],
@@ -49,6 +50,7 @@ def batch_map_concat(
     return tuple([np.concatenate(column, axis=0) for column in zip(*kept, strict=True)]) if kept else None
 
 
+@validation.known_names({})
 def batch_map_mean(
     func: Callable[..., Any],
     batch_iter: Iterable[Any],

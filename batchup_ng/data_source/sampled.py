@@ -25,6 +25,7 @@ ENDLESS = -1
 """The value of ``num_samples=`` for an epoch without an end."""
 
 
+@validation.known_names()
 def sample(
     source: AbstractDataSource, sampler: AbstractSampler | None = None, *, balanced: Any = None, stratified: Any = None,
     weights: Any = None, per_class: int | None = None, classes_per_batch: int | None = None,

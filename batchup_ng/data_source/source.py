@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
@@ -32,7 +33,7 @@ from .looking import columns_of, length_of, looked_at, read_in_order
 from .own_attributes import replaceable
 from .padded import pad
 from .sampled import sample
-from .splitting import split_nodes
+from .splitting import ADVICE_ON_SPLIT_OPTIONS, split_nodes
 from .views import views
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class AbstractDataSource:
 
     # -- functions of batches ----------------------------------------------------------------------------------------
 
+    @validation.known_names()
     def map(
         self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None, resizes: bool = False
     ) -> PlannedDataSource:
@@ -140,6 +142,7 @@ class AbstractDataSource:
         """
         return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes, on=on, out=out))
 
+    @validation.known_names()
     def map_samples(
         self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None
     ) -> PlannedDataSource:
@@ -223,6 +226,7 @@ class AbstractDataSource:
         """
         return self._followed_by(renamed(self.node, names))
 
+    @validation.known_names({})
     def with_column(self, name: Any, values: Any, *, on: Any = None) -> PlannedDataSource:
         """Return a source with one more column, at the end, or in place of the column with this name.
 
@@ -287,14 +291,17 @@ class AbstractDataSource:
         """Return the first `n` samples of each epoch: see :func:`batchup_ng.take`."""
         return shown(TakeNode(self.node, n))
 
+    @validation.known_names({})
     def repeat(self, times: int = -1) -> PlannedDataSource:
         """Return several epochs as one, -1 without end: see :func:`batchup_ng.repeat`."""
         return shown(repeated(self.node, times))
 
+    @validation.known_names()
     def subset(self, rows: Any = None, *, exclude: Any = None) -> PlannedDataSource:
         """Return the samples at positions `rows` of the unshuffled epoch: see :func:`batchup_ng.subset`."""
         return shown(subset_of(self.node, rows, exclude))
 
+    @validation.known_names(ADVICE_ON_SPLIT_OPTIONS)
     def split(
         self, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
     ) -> list[PlannedDataSource]:
@@ -303,10 +310,12 @@ class AbstractDataSource:
 
     sample = sample
 
+    @validation.known_names()
     def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:
         """Return this source followed by the others: see :func:`batchup_ng.concat`."""
         return shown(ConcatNode(nodes_in("sources", (self, *others)), sampler))
 
+    @validation.known_names()
     def zip(self, *others: AbstractDataSource, flatten: bool = True) -> PlannedDataSource:
         """Return this source and the others side by side, sample by sample: see :func:`batchup_ng.zip`."""
         return shown(ZipNode(nodes_in("sources", (self, *others)), flatten))
@@ -323,6 +332,7 @@ class AbstractDataSource:
         """
         return shown(IndexedNode(self.node))
 
+    @validation.known_names()
     def filter(
         self,
         predicate: Callable[..., Any],
@@ -380,6 +390,7 @@ class AbstractDataSource:
         """
         return self._followed_by(filtered(self.node, predicate, columns, cache, lazy, progress))
 
+    @validation.known_names({})
     def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:
         """Return a source that reads each row once. Only :class:`~batchup_ng.ArrayDataSource` supports it.
 

@@ -17,6 +17,13 @@ from ..graph.node import Node, numbered_length
 from ..graph.rearranged import SubsetNode
 from .labels import grouped, values_of
 
+ADVICE_ON_SPLIT_OPTIONS = {
+    "random_state": "pass it as seed=",
+    **dict.fromkeys(["test_size", "train_size"], "pass the share of each part, as (0.8, 0.2)"),
+    "shuffle": "leave it out: split draws the samples of each part at random, and leaves them in their order",
+}
+"""Remedies for options of scikit-learn's ``train_test_split``."""
+
 
 def split_nodes(
     node: Node, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None

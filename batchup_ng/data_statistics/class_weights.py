@@ -10,6 +10,7 @@ from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 
 
+@validation.known_names({})
 def class_weights(labels: Any, n_classes: int | None = None) -> np.ndarray:
     """Return a weight for each class that makes classes count alike in a loss: rare classes have large weights.
 

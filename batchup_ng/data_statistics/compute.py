@@ -44,6 +44,7 @@ class StatisticsFile(AnswerFile):
         return Statistics.from_bytes(content, digest)
 
 
+@validation.known_names({})
 def statistics(
     data: Any,
     columns: Any = None,

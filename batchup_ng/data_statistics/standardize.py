@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..columns import column_names
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import one_of
@@ -40,6 +41,7 @@ class standardize:
         ArgumentTypeError: `stats` are no statistics, or a column holds strings.
     """
 
+    @validation.known_names({})
     def __init__(self, stats: Any, columns: Any = None, dtype: Any = "float32") -> None:
         self.dtype = np.dtype(one_of("dtype", np.dtype(dtype).name, ("float32", "float64", "float16")))
         self._in_order: Sequence[Any] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from .. import validation
 from ..accessors.annotated_images import RESIZED_ONCE, AnnotatedImages
 from ..data_source.array import ArrayDataSource
 from ..data_source.reader_facts import class_names
@@ -136,6 +137,7 @@ class FilesDataSource(ArrayDataSource, node=FilesNode):
     def report(self, report: FilesReport) -> None:
         self._arrays.report = report
 
+    @validation.known_names({})
     def cache(self, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> ArrayDataSource:
         if any(isinstance(column, AnnotatedImages) for column in self.data):
             raise ArgumentError(

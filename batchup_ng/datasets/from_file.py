@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import validation
 from ..accessors.storage import (
     ArrowRows,
     Hdf5Rows,
@@ -31,6 +32,7 @@ SAVED_DATASET_FILES = "data-*.arrow"
 """Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
 
 
+@validation.known_names({})
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
 

@@ -17,6 +17,7 @@ FEW_SAMPLES = 100
 """Fewest samples that a rate is measured against, if the number of an epoch is unknown."""
 
 
+@validation.known_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class ErrorPolicy:
     """The action for a sample that cannot be made, and how many samples may fail.

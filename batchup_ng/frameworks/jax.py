@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..data_source.distributed import rank_from_jax
 from ..errors import ArgumentError, ArgumentTypeError
 from .ahead import AheadIterator
@@ -32,6 +33,7 @@ NOT_NUMBERS = "OSUTMm"
 JAX_RANKS = RankCheck("jax.distributed", rank_from_jax)
 
 
+@validation.known_names({})
 def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = None) -> Any:
     """Return `batches` with a ``jax.Array`` in place of each array, made one batch ahead.
 

@@ -48,6 +48,7 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         StateError: when ``fit`` begins: the file holds no such state, or that of another loader.
     """
 
+    @validation.known_names({})
     def __init__(self, loader: Loader, path: str | os.PathLike[str], *, delete_checkpoint: bool = True) -> None:
         super().__init__()
         if not isinstance(loader, Loader):

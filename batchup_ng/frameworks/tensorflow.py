@@ -83,6 +83,7 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
+@validation.known_names({})
 def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any:
     """Return a ``tf.data.Dataset`` whose elements are the batches. Each iteration over it is the next epoch.
 

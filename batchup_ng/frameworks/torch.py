@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
@@ -34,6 +35,7 @@ except ImportError as error:
 __all__ = ["as_dataset", "from_dataloader", "to_torch"]
 
 
+@validation.known_names({})
 def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtype: Any = None) -> Any:
     """Return `batches` with tensors in place of arrays.
 
@@ -88,6 +90,7 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead), TORCH_RANKS)
 
 
+@validation.known_names({})
 def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, dtype: Any = None) -> LoaderDataset:
     """Return `loader` as a ``torch.utils.data.IterableDataset`` whose items are whole batches.
 

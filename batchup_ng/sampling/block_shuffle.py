@@ -37,6 +37,7 @@ class BlockShuffleSampler(RepeatedSampler):
         ArgumentError: one of them is out of range.
     """
 
+    @validation.known_names({})
     def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:
         super().__init__(length, repeats)
         self.n_rows = self.length

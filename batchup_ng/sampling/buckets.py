@@ -61,6 +61,7 @@ class BucketSampler(BatchSampler):
     [[4, 2], [0, 3], [1, 5]]
     """
 
+    @validation.known_names({})
     def __init__(
         self,
         lengths: Any,

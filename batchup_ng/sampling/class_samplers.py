@@ -56,6 +56,7 @@ class StratifiedSampler(RepeatedSampler):
             neither -1 nor at least 1.
     """
 
+    @validation.known_names({})
     def __init__(self, y: Any, indices: Any = None, repeats: int = 1) -> None:
         classes = class_numbers(y)
         self._y_in_words = array_words(classes)
@@ -111,6 +112,7 @@ class BalancedBatchSampler(RandomAccessSampler):
         ArgumentError: `y` is empty or has a negative class, or a number is below 1 or above the number of classes.
     """
 
+    @validation.known_names({})
     def __init__(self, y: Any, per_class: int, classes_per_batch: int | None = None) -> None:
         numbers = class_numbers(y)
         self._y_in_words = array_words(numbers)

@@ -48,6 +48,7 @@ class MixtureSampler(RandomAccessSampler):
     array([0, 3, 1, 3, 2, 3])
     """
 
+    @validation.known_names({})
     def __init__(self, lengths: Sequence[int], weights: Any = None, length: int | None = None) -> None:
         self.lengths = [validation.integer(f"lengths[{i}]", n) for i, n in enumerate(lengths)]
         self._counts = _whole_counts(_shares(self.lengths, weights))

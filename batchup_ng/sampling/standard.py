@@ -22,6 +22,7 @@ REPEATS_IN_BLOCK = 64
 class RepeatedSampler(RandomAccessSampler):
     """Base of samplers that hand out each of `length` rows once a repeat, `repeats` times, -1 without end."""
 
+    @validation.known_names({})
     def __init__(self, length: int, repeats: int = 1) -> None:
         self.length = validation.integer("length", length)
         self.repeats = validation.repeats(repeats)
@@ -120,6 +121,7 @@ class SubsetSampler(StandardSampler):
         repeats: How often each row is handed out; -1 without end.
     """
 
+    @validation.known_names({})
     def __init__(self, indices: Any, repeats: int = 1) -> None:
         self.indices: np.ndarray = row_numbers("indices", indices)
         super().__init__(len(self.indices), repeats)

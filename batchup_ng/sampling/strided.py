@@ -32,6 +32,7 @@ class StridedSampler(StandardSampler):
     array([1, 4, 7])
     """
 
+    @validation.known_names({})
     def __init__(
         self, length: int, start: int | None = None, stop: int | None = None, stride: int = 1, repeats: int = 1
     ) -> None:

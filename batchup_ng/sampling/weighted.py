@@ -47,6 +47,7 @@ class WeightedSampler(RandomAccessSampler):
     block = 512  # takes half a millisecond if there are so many weights that each draw misses every cache
     _name = "weights"
 
+    @validation.known_names({})
     def __init__(self, weights: Any, *, replacement: bool = True, num_samples: int | None = None) -> None:
         self._table = WeightTable(self._name, weights)
         self.n_rows = self.length = self._table.length
@@ -149,6 +150,7 @@ class WeightedSubsetSampler(WeightedSampler):
 
     _name = "sub_weights"
 
+    @validation.known_names({})
     def __init__(
         self,
         sub_weights: Any,

@@ -276,3 +276,9 @@ def test_arrays_as_data_become_plain_and_keep_their_dtype_in_every_pool(pools: l
         assert_same_batches(list(source.batch_iterator(8, shuffle=1)), expected)
     with raises(ArgumentTypeError):
         bu.ArrayDataSource([jax.random.split(jax.random.key(0), 3)])
+
+
+def test_a_misspelt_option_is_refused_by_name() -> None:
+    for call in (to_jax,):
+        with raises(ArgumentTypeError):
+            call(bu.Loader([np.arange(3)], 2), devise="cpu")

@@ -221,7 +221,7 @@ def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None
 
 def test_where_torch_is_missing_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    file = Path(inspect.getfile(to_torch))
+    file = Path(inspect.getfile(inspect.unwrap(to_torch)))
     spec: Any = importlib.util.spec_from_file_location("batchup_ng.frameworks.torch_again", file)
     with raises(ImportError):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
@@ -477,3 +477,9 @@ def test_on_a_gpu_steps_see_their_own_batch_on_whatever_stream(pools: list[Abstr
                 sums.append((x.mean(1), y))
         torch.cuda.synchronize()
     assert all(torch.equal(mean.round().long(), y) for mean, y in sums)
+
+
+def test_a_misspelt_option_is_refused_by_name() -> None:
+    for call in (to_torch, as_dataset):
+        with raises(bu.ArgumentTypeError):
+            call(bu.Loader([np.arange(3)], 2), devise="cpu")

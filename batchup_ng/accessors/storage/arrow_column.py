@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from ... import validation
 from ...error_context import shortened
 from ...errors import ArgumentTypeError, BatchupError, SampleReadError
 from ...memory import limits
@@ -90,6 +91,7 @@ class ArrowColumn(ChunkedArray, StoredValues):
     _form: Any = None
     _entries: Any = None  # the form of the entries of lists, if the user gave it
 
+    @validation.known_names({})
     def __init__(
         self, paths: Paths, column: str, *, shape: Sequence[int | None] | None = None, fill: Any = None,
         cache: int | str = "256MB",

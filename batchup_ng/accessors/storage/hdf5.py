@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
 from .base import OPENING_LOCK, Files, StoredRows, StoredValues, of_one_length, runs
@@ -94,6 +95,7 @@ class Hdf5Rows(_DataSet, EvenChunks):
         ImportError: h5py is not installed, or a library that decodes the data is not.
     """
 
+    @validation.known_names({})
     def __init__(
         self, path: str | os.PathLike[str], dataset: str | None = None, *, field: str | None = None,
         cache: int | str = "256MB",
@@ -180,6 +182,7 @@ class Hdf5Values(_DataSet, StoredValues):
     natural_window = 16
     """How many such blocks a shuffle may mix and still read each block once."""
 
+    @validation.known_names({})
     def __init__(self, path: str | os.PathLike[str], dataset: str | None = None) -> None:
         super().__init__([path])
         self.dataset = dataset

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentError, ArgumentTypeError, SampleReadError
 from ...validation import not_negative
@@ -52,6 +53,7 @@ class LmdbRows(LmdbFile, StoredValues):
     natural_window = WINDOW_BYTES // RUN_BYTES
     """How many blocks of `natural_block` rows a shuffle may mix and still read each block once."""
 
+    @validation.known_names({})
     def __init__(
         self, path: str | os.PathLike[str], decode: Decode = None, *, keys: Any = None, database: str | None = None
     ) -> None:
@@ -143,6 +145,7 @@ class LmdbArray(LmdbFile, InRuns, StoredArray):
         ImportError: lmdb is not installed.
     """
 
+    @validation.known_names({})
     def __init__(
         self, path: str | os.PathLike[str], dtype: Any, row_shape: int | tuple[int, ...],
         decode: Callable[..., Any] | None = None, *, keys: Any = None, database: str | None = None,

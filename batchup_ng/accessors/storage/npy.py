@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import ArgumentError, SampleReadError
 from ..base import fill_rows
 from .base import Files, StoredArray, StoredRows, of_one_length, runs
@@ -106,6 +107,7 @@ class NamedRows(NpyRows):
 
     takes_urls = False
 
+    @validation.known_names({})
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.name = name
         super().__init__(path)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import ArgumentError, ArgumentTypeError
 from ...validation import not_negative
 from ..base import rows_of
@@ -78,6 +79,7 @@ class TarShards(InRuns, StoredArray, StoredValues):
 
     takes_urls = True
 
+    @validation.known_names({})
     def __init__(
         self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], column: str | None = None, *,
         decode: Callable[[bytes], Any] | str | None = "auto", shape: Sequence[int] | None = None, dtype: Any = None,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import ArgumentError, ArgumentTypeError
 from ...validation import true_or_false
 from .base import Files, StoredValues, runs
@@ -68,6 +69,7 @@ class TextLines(StoredValues):
     natural_window = WINDOW_BYTES // RUN_BYTES
     """How many blocks of `natural_block` rows a shuffle may mix and still read each block once."""
 
+    @validation.known_names({})
     def __init__(
         self, path: str | os.PathLike[str], *, encoding: str | None = "utf-8", errors: str = "strict",
         keep_end: bool = False, decode: Callable[[Any], Any] | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import ArgumentError, BatchupError, SampleReadError
 from ..base import files_digest
 from .base import called, of_one_length, reason
@@ -54,6 +55,7 @@ class ZarrRows(EvenChunks):
 
     takes_urls = True
 
+    @validation.known_names({})
     def __init__(self, path: str | os.PathLike[str], array: str | None = None, *, cache: int | str = "256MB") -> None:
         self._set_cache(cache)
         node = self._root(path)
