@@ -32,13 +32,13 @@ COMPRESSED_TEXT_MAGIC = {
 class TextLines(StoredValues):
     r"""The lines of a text file with random access. The file may be larger than memory.
 
-    A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out. The
-    reader finds the beginnings of the lines by reading the file once. It keeps 8 bytes for each line, in memory and in
-    an index. **The index is a file that it writes next to yours**, ``X.index``; `index` names another folder, or turns
-    that off. An index is used as long as the size and modification time of the file stay the same. If it cannot be
-    written, or ``X.index`` is a file of another kind, each program reads the file again. The index of a file at a URL
-    is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it was made for a file of the same size
-    with the same bytes in some places.
+    A line ends with ``\n``, or ``\r\n``; the last one may lack it. A byte order mark before UTF-8 is left out; a file
+    with nothing else has no row. The reader finds the beginnings of the lines by reading the file once. It keeps 8
+    bytes for each line, in memory and in an index. **The index is a file that it writes next to yours**, ``X.index``;
+    `index` names another folder, or turns that off. An index is used as long as the size and modification time of the
+    file stay the same. If it cannot be written, or ``X.index`` is a file of another kind, each program reads the file
+    again. The index of a file at a URL is kept in ``~/.cache/batchup_ng``. An index next to such a file is used if it
+    was made for a file of the same size with the same bytes in some places.
 
     A row is a ``str``, and several are a list.
 
@@ -85,6 +85,16 @@ class TextLines(StoredValues):
         super().__init__([path])
         (found,) = indices_of(self, {"bounds": "<i8"}, _believable, _index, index)
         self._bounds = found["bounds"]
+        if self._is_only_a_mark():
+            self._bounds = self._bounds[:1]  # the index is of all encodings, and in others the mark is a line
+
+    def _is_only_a_mark(self) -> bool:
+        if not self._mark or len(self._bounds) != 2 or self._bounds[1] != len(self._mark):
+            return False
+        try:
+            return bool(self._handle(0).read(0, len(self._mark)) == self._mark)
+        except (OSError, EOFError) as error:
+            raise self._unreadable(np.zeros(1, np.int64), error) from error
 
     def __len__(self) -> int:
         return len(self._bounds) - 1

@@ -8,6 +8,7 @@ import gc
 import importlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,6 +182,21 @@ def test_a_file_of_the_users_is_no_index_and_stays(tmp_path: Path) -> None:
     other.write_text("my notes")
     assert bu.TextLines(path)[:] == ["a", "bc"]
     assert other.read_text() == "my notes"
+
+
+@pytest.mark.parametrize(("encoding", "rows"), [("utf-8", []), ("latin-1", ["ï»¿"]), (None, [b"\xef\xbb\xbf"])])
+def test_a_file_that_has_only_a_byte_order_mark_has_no_row(encoding: Any, rows: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"\xef\xbb\xbf")
+    for _ in range(2):  # the second time from the index, which is that of any encoding
+        made = bu.TextLines(path, encoding=encoding)
+        for lines in (made, pickle.loads(pickle.dumps(made))):
+            assert len(lines) == len(rows)
+            assert lines[np.arange(len(rows))] == rows
+    path.write_bytes(b"\xef\xbb\xbf\n")
+    assert len(bu.TextLines(path, encoding=encoding)) == 1
+    path.write_bytes(b"abc")
+    assert bu.TextLines(path, encoding=encoding)[0] in ("abc", b"abc")
 
 
 @pytest.mark.parametrize(("encoding", "first"), [("utf-8", "ä"), ("UTF8", "ä"), ("latin-1", "ï»¿Ã¤")])
