@@ -1,7 +1,9 @@
 """A file that remembers the answer of a long computation, for the same data in the next program.
 
-It holds JSON that begins with a head of its kind. It is written as saved states are: at any time the file has its old
-content or the whole new one. So two programs may write it at the same time; the last one stays.
+It holds JSON: a head of its kind, then the digest of the data. Each of the two shows that the file is of this kind. So
+damage to one of them does not make it the file of another program, which would be refused. It is written as saved
+states are: at any time the file has its old content or the whole new one. So two programs may write it at the same
+time; the last one stays.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from ..errors import ArgumentError, CacheWarning
 from ..validation import path_text
 from ..warn import warn_consumer
 from .epoch.state_file import replace_text
+
+NEXT = ' "digest": "'
+"""What follows the head in each file."""
 
 
 class AnswerFile:
@@ -54,24 +59,32 @@ class AnswerFile:
         """Refuse to replace a file of another kind. An empty file may be replaced."""
         if not os.path.exists(self.path):
             return
-        head = ""
+        start = ""
         if regular := stat.S_ISREG(os.stat(self.path).st_mode):  # opening a pipe would wait for a writer
             with open(self.path, "rb") as file:
-                head = file.read(len(self.head)).decode("latin-1")
-        if not regular or not self.head.startswith(head):
+                start = file.read(len(self.head + NEXT)).decode("latin-1")
+        if not regular or not (self.head.startswith(start[: len(self.head)]) or start[len(self.head) :] == NEXT):
             raise ArgumentError(
                 f"cache must be a new file, or the file of {self.of}, and {self.path!r} is something else; pass "
-                f"another path"
+                f"another path, or delete that file if nobody needs it"
             )
 
     def content(self, most_bytes: int) -> bytes:
-        """Return the bytes of the file; none if there is no file, or if it has more than `most_bytes`."""
+        """Return the bytes of the file; none if there is no file, or if it has more than `most_bytes`.
+
+        Warns:
+            CacheWarning: the file does not begin with its head.
+        """
         try:
             with open(self.path, "rb") as file:
                 raw = file.read(most_bytes)
-                return b"" if file.read(1) else raw
+                more = file.read(1)
         except FileNotFoundError:
             return b""
+        if raw and not raw.startswith(self.head.encode()):
+            self.warn_of_damage()
+            return b""
+        return b"" if more else raw
 
     def warn_of_damage(self) -> None:
         """Warn that the answer is computed again."""

@@ -185,6 +185,10 @@ DAMAGES: dict[str, Any] = {
     "no more than the head": lambda raw: FilterFile.head.encode(),
     "of other samples": lambda raw: raw.replace(b": 20,", b": 21,"),
     "no JSON": lambda raw: FilterFile.head.encode() + b"[" * 9,
+    "the first bytes": lambda raw: bytes(8) + raw[8:],
+    "a letter of the head, as JSON": lambda raw: raw.replace(b"filter", b"filler", 1),
+    "the version": lambda raw: raw.replace(b": 1,", b": 7,", 1),
+    "behind the head": lambda raw: raw.replace(b"digest", b"djgest", 1),
     "a number": lambda raw: raw.replace(b'"kept": "', b'"kept": 3, "k": "'),
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_a_damaged_file_is_computed_anew(tmp_path: Path) -> None:
     path = tmp_path / "stats.json"
     expected = bits(bu.statistics(columns(), cache=path))
     content = path.read_bytes()
-    for damaged in (content[:-20], content.replace(b'"missing": 9', b'"missing": 8'), content[:29]):
+    for damaged in (content[:-20], content.replace(b'"missing": 9', b'"missing": 8'), content[:29], b"?" + content[1:]):
         path.write_bytes(damaged)
         with raises(bu.ArgumentError):
             bu.Statistics.load(path)
