@@ -46,8 +46,8 @@ def from_table(
 
     - Whole numbers, truth values or text are classes: ``(n,) int64``, numbered from 0 in the order of the sorted
       values. ``source.class_names`` has them as text.
-    - With `separator`, text names several classes: ``(n, n_classes) float32``, 1 for each named class, else 0. An empty
-      text names none.
+    - Lists of text name several classes: ``(n, n_classes) float32``, 1 for each named class, else 0. An empty list
+      names none. With `separator`, text does the same, such as ``"dog|cat"``. An empty text names none.
     - Floats are targets and stay as they are: ``(n,) float32``.
 
     ``source.report`` is a :class:`~batchup_ng.FilesReport`. A path that the table names twice gives two samples.
@@ -62,10 +62,10 @@ def from_table(
         separator: Text between the classes of a sample: ``"|"``, ``" "``. Spaces around classes do not count. If it is
             None and most labels contain one of ``|;,``, the report says so.
         columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype. Other numbers
-            become an array. Text becomes a list of ``str`` (``bytes`` a list of ``bytes``), whose memory workers share.
-            Lists of numbers, such as tokens, become a :class:`~batchup_ng.Ragged`: a batch has a list of arrays
-            ``(length,)``. Lists of lists of one length, such as boxes, become arrays ``(length, 4)``. If all samples
-            have equally many, the column is one array.
+            become an array; a missing value among floats is NaN. Text becomes a list of ``str`` (``bytes`` a list of
+            ``bytes``), whose memory workers share. Lists of numbers, such as tokens, become a
+            :class:`~batchup_ng.Ragged`: a batch has a list of arrays ``(length,)``. Lists of lists of one length, such
+            as boxes, become arrays ``(length, 4)``. If all samples have equally many, the column is one array.
         class_names: The classes in the order of their numbers, such as those that the network was trained with.
         root: The folder that paths are relative to. Default: the current one. `root`, `missing` and `exclude` apply
             only to paths.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from typing import Any, TypeAlias
@@ -74,6 +75,8 @@ def further_column(name: str, values: Column | np.ndarray, kept: np.ndarray) -> 
             return PackedTexts([values[row] for row in kept])
     if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
         return _column_of_lists(name, values, kept)
+    if any(isinstance(value, float) for value in values):
+        values = [math.nan if is_missing(value) else value for value in values]
     whole = all(isinstance(value, int) for value in values)
     try:
         array = np.array(values)
@@ -125,10 +128,26 @@ def dict_names(known: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _odd_column(name: str, values: Column) -> ArgumentTypeError:
+    there = [value for value in values if not is_missing(value)]
+    remedy = "fill or leave it out"
+    if len(there) < len(values) and there and all(type(value) is int for value in there):
+        remedy = (
+            f"fill the missing values, or make them NaN among floats: table.astype({{{name!r}: 'float64'}}) in pandas, "
+            f"table.cast({{{name!r}: float}}) in polars"
+        )
+    elif len(there) < len(values) and there and all(isinstance(value, str) for value in there):
+        remedy = (
+            f"fill the missing values: table.fillna({{{name!r}: ''}}) in pandas, "
+            f"table.with_columns(table[{name!r}].fill_null('')) in polars"
+        )
     return ArgumentTypeError(
-        f"columns: {name!r} must hold numbers in every row, or text in every row, {odd_words(values)}; fill or leave "
-        f"it out"
+        f"columns: {name!r} must hold numbers in every row, or text in every row, {odd_words(values)}; {remedy}"
     )
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a cell is empty: None, NaN, NA, NaT."""
+    return value is None or (value == value) is not True
 
 
 def row_words(rows: Sequence[int]) -> str:

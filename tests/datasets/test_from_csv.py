@@ -181,3 +181,18 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     ):  # fmt: skip
         with raises(bu.ArgumentError):
             read()
+
+
+def test_labels_that_were_lists_are_told_by_the_report(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    table = pandas.DataFrame({"path": PATHS, "tags": [["x", "y"], [], ["y", "z"], ["x"]]})
+    table.to_csv(tmp_path / "lists.csv", index=False)
+    report = bu.from_csv(tmp_path / "lists.csv", label="tags", missing="ignore").report
+    assert "4 of 4 labels are lists that were written as text" in str(report)
+    remedy = "table[column].str.join('|')"
+    assert remedy in report.hint
+    table["tags"] = eval(remedy, {"table": table, "column": "tags"})
+    table.to_csv(tmp_path / "text.csv", index=False)
+    several = bu.from_csv(tmp_path / "text.csv", label="tags", separator="|", missing="ignore")
+    assert several.data[1].tolist() == [[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert several.report.hint == ""

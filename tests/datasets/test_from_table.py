@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
+import re
+import subprocess
 import sys
 import tracemalloc
 import warnings
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from tests.datasets.table_helpers import KINDS, PATHS, TABLE, each_kind, unchecked, write_pictures
+from tests.extent import quick
 from tests.messages import raises
 
 # -- what a table gives ------------------------------------------------------------------------------------------
@@ -81,6 +85,64 @@ def test_missing_values_of_pandas() -> None:
         assert len(kept.data[0]) == 1
     odd = pandas.DataFrame({"path": PATHS, "label": list("abab")}, index=[9, 9, 2, 0])
     assert unchecked(odd, label="label").data[1].tolist() == [0, 1, 0, 1]
+
+
+@each_kind
+def test_lists_of_text_are_several_classes_as_with_a_separator(kind: str) -> None:
+    tags = [["x", "y"], [], ["y", "z", "y"], ["x"]]
+    table = KINDS[kind]({"path": PATHS, "tags": tags, "text": list(map("|".join, tags)), "ids": [[1], [], [2], [1]]})
+    given = unchecked(table, label="tags", class_names=["z", "y", "x"])
+    same = unchecked(table, label="text", class_names=["z", "y", "x"], separator="|")
+    np.testing.assert_array_equal(given.data[1], same.data[1], strict=True)
+    assert given.report.class_counts == same.report.class_counts == {"z": 1, "y": 2, "x": 2}
+    with raises((bu.ArgumentError, bu.ArgumentTypeError)):
+        unchecked(table, label="tags", separator="|")
+    with raises(bu.ArgumentTypeError):
+        unchecked(table, label="ids")
+    for wrong in ([["a"], None, [], []], [["a"], "b", [], []], [["a"], [None], [], []]):
+        with raises((bu.ArgumentError, bu.ArgumentTypeError)):
+            unchecked({"path": PATHS, "tags": wrong}, label="tags")
+
+
+def test_arrays_and_sets_of_text_are_several_classes() -> None:
+    for make in (np.array, set, tuple, lambda each: np.array(each, object)):
+        given = unchecked({"path": PATHS[:2], "tags": [make(["b", "a"]), make(["b"])]}, label="tags")
+        assert (given.data[1].tolist(), given.class_names) == ([[1, 1], [0, 1]], ("a", "b"))
+
+
+@each_kind
+def test_a_missing_value_among_floats_is_nan(kind: str) -> None:
+    for values in ([0.5, None, 2.0, float("nan")], [None, 1.5, None, 3.0]):
+        (score,) = unchecked(KINDS[kind]({"path": PATHS, "score": values}), columns=["score"]).data[1:]
+        expected = np.array([np.nan if value is None else value for value in values])
+        np.testing.assert_array_equal(score, expected, strict=True)
+
+
+@pytest.mark.parametrize("library", quick(["pandas"], ["pandas", "polars"]))
+def test_what_to_do_with_missing_whole_numbers_and_texts_works(library: str) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    if library == "pandas":
+        remedies_work(library)
+    else:  # its first change of a frame opens descriptors, which stay
+        program = f"from tests.datasets.test_from_table import remedies_work; remedies_work({library!r})"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
+
+
+def remedies_work(library: str) -> None:
+    """Check what the errors of missing values say for a library of tables."""
+    tables = importlib.import_module(library)
+    values: dict[str, Any] = {"age": [1, None, 3, 4], "name": ["a", None, "c", "d"]}
+    table = tables.DataFrame({"path": PATHS, **values})
+    if library == "pandas":
+        table = table.assign(age=tables.array(values["age"], dtype="Int64"))
+    for column, expected in {"age": [1, np.nan, 3, 4], "name": ["a", "", "c", "d"]}.items():
+        with raises(bu.ArgumentTypeError) as caught:
+            unchecked(table, columns=[column])
+        remedies = dict(re.findall(r"(table\.\S.*?) in (pandas|polars)", str(caught.value)))
+        (remedy,) = [code for code, name in remedies.items() if name == library]
+        mended = unchecked(eval(remedy, {"table": table}), columns=[column]).data[1]
+        np.testing.assert_array_equal(mended[:], expected)
 
 
 @each_kind
