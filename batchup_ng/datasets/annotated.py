@@ -80,7 +80,7 @@ class Objects:
             skipped = {**skipped, NO_AREA: [words(each) for each in self.dropped.tolist()]}
         report = FilesReport(
             where, len(paths), dict(zip(class_names, counts, strict=True)), skipped, PackedPaths(missing),
-            duplicates=PackedPaths(repeated(paths)),
+            duplicates=PackedPaths(repeated(paths)), unit="image", boxes=sum(counts),
         )  # fmt: skip
         columns = {
             "image": AnnotatedImages(paths, np.asarray(sizes, np.int32)),

@@ -61,6 +61,8 @@ class FilesReport:
         duplicates: The paths that a table or annotations name more than once, each as often as it is repeated.
         unmatched: The absolute paths on the exclusion list that match none of the files.
         hint: A suggestion, in words.
+        unit: What the text calls a sample: ``"file"`` or ``"image"``.
+        boxes: Number of boxes. None if images have none.
     """
 
     where: str
@@ -71,13 +73,16 @@ class FilesReport:
     duplicates: Sequence[str] = ()
     unmatched: Sequence[str] = ()
     hint: str = ""
+    unit: str = "file"
+    boxes: int | None = None
 
     def __str__(self) -> str:
         first = list(self.class_counts.items())[:SHOWN_CLASSES]
         shown = [(shortened(printable(name), MAX_CLASS_NAME_CHARS), count) for name, count in first]
         width = max((len(name) for name, _ in shown), default=0)
         classes = f" in {counted(len(self.class_counts), 'class', 'classes')}" if shown else ""
-        lines = [f"{printable(self.where)}: {counted(self.samples, 'file')}{classes}"]
+        boxes = "" if self.boxes is None else f", {counted(self.boxes, 'box', 'boxes')}"
+        lines = [f"{printable(self.where)}: {counted(self.samples, self.unit)}{boxes}{classes}"]
         lines += [f"  {name:{width}}  {count:,}" for name, count in shown]
         if rest := list(self.class_counts.values())[SHOWN_CLASSES:]:
             lines.append(f"  and {len(rest):,} more, each with {min(rest):,} to {max(rest):,}")

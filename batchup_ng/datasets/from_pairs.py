@@ -85,7 +85,7 @@ def from_pairs(
             f"missing: each image must have a mask, and each mask an image, but there is {told}; add the others, or "
             f"pass missing='skip' or names="
         )
-    report = FilesReport(os.fspath(images), len(ids), {}, skipped)
+    report = FilesReport(os.fspath(images), len(ids), {}, skipped, unit="image")
     of_classes = MaskFiles([labels[name] for name in ids], dtype)
     columns = {
         "image": AnnotatedImages([pictures[name] for name in ids], of_classes),

@@ -123,6 +123,7 @@ def from_table(
         f"table of {counted(len(values), 'row')}", len(kept), class_counts(names, labels),
         {"excluded": PackedPaths(paths[row] for row in out)} if out else {},
         PackedPaths(paths[row] for row in absent), PackedPaths(repeated(taken)), PackedPaths(unmatched), hint,
+        unit="image" if encoded else "file",
     )  # fmt: skip
     if encoded and images is ImageFiles:
         images = ImageBytes

@@ -106,6 +106,8 @@ def test_the_boxes_and_labels_of_each_image(folder: Path, crowd: bool) -> None:
 def test_the_report_counts_boxes_and_lists_what_is_left_out(folder: Path) -> None:
     report = report_of(read(folder, content()))
     assert (report.samples, dict(report.class_counts)) == (5, {"car": 2, "x": 0, "cat": 1, "brush": 1})
+    assert report.boxes == 4
+    assert f"{report.where}: 5 images, 4 boxes in 4 classes\n" in str(report)
     assert dict(report.skipped) == {
         "a crowd": ["annotation 4"], "a box without area in its image": ["annotation 5", "annotation 6"]
     }  # fmt: skip
