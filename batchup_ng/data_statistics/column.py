@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -174,4 +175,6 @@ def _quantile(values: np.ndarray, counts: np.ndarray, q: float) -> float:
     if not t or low == high:
         return float(low)
     low, high = float(low), float(high)
+    if math.isinf(high - low) and math.isfinite(low) and math.isfinite(high):
+        return low * (1 - t) + high * t
     return low + (high - low) * t if t < 0.5 else high - (high - low) * (1 - t)

@@ -15,7 +15,9 @@ from ..data_source.reduce import shown_epoch
 from ..data_source.source import AbstractDataSource
 from ..display import progress_of
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import Node
+from ..graph.choice import ChoiceNode
+from ..graph.composite import CompositeNode
+from ..graph.node import Node, nodes_of
 from ..work_pool import AbstractWorkerPool
 from ..work_pool.parallel import WithConsumerMaps
 from .column import column_statistics
@@ -82,8 +84,10 @@ def statistics(
             of a source. A file that is damaged or for other data is replaced.
 
     Raises:
-        ArgumentError: the epoch has no end, there is no such column, a column holds values of different kinds or
-            shapes, or of a kind that has no statistics among others, or `cache` is another file.
+        ArgumentError: the epoch has no end, or its samples depend on the batch size, as in a
+            :class:`~batchup_ng.ChoiceDataSource` of parts of different lengths; there is no such column, a column holds
+            values of different kinds or shapes, or of a kind that has no statistics among others, or `cache` is another
+            file.
         ArgumentTypeError: a column in `columns` holds neither real numbers nor strings, or an argument is of the wrong
             kind.
 
@@ -113,6 +117,7 @@ def statistics(
         source = source.select(*names)
     if source.node.num_samples() == math.inf:
         raise ArgumentError("data must have an end to have statistics, and its epoch has none; pass data.take(n)")
+    _refuse_samples_that_depend_on_batches(source.node)
     file = None if cache is None else StatisticsFile(cache)
     if file is not None:
         digest = contents_digest(source.node, names, axis)
@@ -127,6 +132,26 @@ def statistics(
     if file is not None:
         file.replace(result.as_text(digest))
     return result
+
+
+def _refuse_samples_that_depend_on_batches(root: Node) -> None:
+    """Raise if the batch size decides which samples an epoch has: then it would decide the statistics, too."""
+    for node in nodes_of(root):
+        if not isinstance(node, (ChoiceNode, CompositeNode)):
+            continue
+        lengths = [part.num_samples() for part in node.datasets]
+        if len(set(lengths)) < 2:
+            continue
+        why = ""
+        if isinstance(node, ChoiceNode) and not (node.stratified and not {None, math.inf}.intersection(lengths)):
+            why = "ends when its turn comes to a part without a batch left; pass bu.concat of the parts"
+        elif isinstance(node, CompositeNode) and not node.trim:
+            why = "ends with batches of different sizes, for trim is False; pass one with trim=True, or a part"
+        if why:
+            raise ArgumentError(
+                f"data must have the same samples for any batch_size to have statistics, and an epoch of this "
+                f"{node.name}, of parts of {', '.join(map(str, lengths))} samples, {why}"
+            )
 
 
 def _names(node: Node) -> list[Any] | None:

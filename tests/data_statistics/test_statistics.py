@@ -102,6 +102,31 @@ def test_any_floats_have_the_rounded_exact_mean(numbers: list[float], batch_size
         assert column.std == 0
 
 
+def test_quantiles_of_numbers_whose_difference_overflows() -> None:
+    most, q = 1.7e308, [0, 0.125, 0.25, 0.5, 0.75, 1]
+    close(bu.statistics([np.array([-most, most])])[0].quantile(q), [(2 * each - 1) * most for each in q])
+    assert bu.statistics([np.array([-np.inf, most])])[0].quantile(1) == most
+
+
+def test_samples_that_depend_on_the_batch_size_are_refused() -> None:
+    def numbers(n: int, **options: Any) -> Any:
+        return bu.ArrayDataSource([np.arange(float(n))], **options)
+
+    choice = bu.ChoiceDataSource([numbers(7), numbers(13)])
+    uneven = bu.CompositeDataSource([numbers(7), numbers(13)], trim=False)
+    endless = bu.ChoiceDataSource([numbers(7), numbers(3, repeats=-1)], stratified=True).take(20)
+    for source in (choice, choice.take(9), choice.map(lambda x: x), uneven, endless):
+        with raises(bu.ArgumentError):
+            bu.statistics(source)
+    for source in (
+        bu.concat(numbers(7), numbers(13)), bu.ChoiceDataSource([numbers(7), numbers(13)], stratified=True),
+        bu.ChoiceDataSource([numbers(7), numbers(7)]), bu.CompositeDataSource([numbers(7), numbers(13)]),
+        bu.CompositeDataSource([numbers(7), numbers(7)], trim=False),
+        bu.CompositeDataSource([numbers(7), numbers(13)], batch_size=[1, 2]),
+    ):  # fmt: skip
+        assert len({str(bu.statistics(source, batch_size=size)) for size in (1, 2, 3, 7, 256)}) == 1
+
+
 def test_infinite_numbers() -> None:
     high, both = bu.statistics({"high": np.array([1.0, np.inf]), "both": np.array([-np.inf, np.inf])}).values()
     assert high.mean == np.inf == high.max
