@@ -40,6 +40,10 @@ def checked_kind(pool: Any, workers: Any, lent: bool | None) -> str:
             "pool must be a loader with more than one worker, and the source of that one only streams; leave pool= out"
         )
     if workers is not None and kind in ("", "serial"):
-        what = "that pool has its own" if not kind else "a SerialPool works on your thread"
-        raise ArgumentError(f"workers= is the number of workers of a new pool, and {what}; leave it out")
+        why = "whose batches your own thread makes" if kind else "that has its own"
+        remedy = "pass pool='threads' or 'processes' for workers" if kind else "pass it when you make that pool"
+        which = f"pool={kind!r}," if kind else "a pool"
+        raise ArgumentError(f"workers must be left out with {which} {why}, not be {workers!r}; {remedy}")
+    if type(workers) is int and workers == 0:
+        raise ArgumentError("workers must be at least 1, not 0; pass pool='serial' for batches that your thread makes")
     return kind
