@@ -125,9 +125,9 @@ class PlannedDataSource(AbstractDataSource):
                 torchrun, JAX, MPI or SLURM set.
             uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do if the samples at the end cannot be divided evenly;
                 see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
-            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads. The
-                n samples are the planned ones, even if maps return more or fewer, without those that
-                ``on_error="skip"`` left out.
+            pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; in a
+                dict it is the column ``"pad_mask"``. The n samples are the planned ones, even if maps return more or
+                fewer, without those that ``on_error="skip"`` left out.
             on_error: Action on samples that cannot be made: ``"raise"`` an error that names the sample, the default;
                 ``"skip"`` it; ``"replace"`` it by another; or an :class:`~batchup_ng.ErrorPolicy`. The default of a
                 pool's source is the policy given to ``parallel_data_source``.

@@ -33,6 +33,23 @@ class TestNamed(SourceContract):
         return source.map(noisy, rng="sample").map_samples(lambda label, image: {"x": image, "y": label})
 
 
+def test_padding_is_marked_by_a_column(pools: list[AbstractWorkerPool]) -> None:
+    options: dict[str, Any] = {"shuffle": 7, "shard": (2, 3), "pad_mask": True}
+    tuples = list(bu.ArrayDataSource([X, Y]).batch_iterator(4, **options))
+    expected = [dict(zip(("image", "label", "pad_mask"), batch, strict=True)) for batch in tuples]
+    assert not expected[-1]["pad_mask"].all()
+    assert_same_batches(list(named().batch_iterator(4, **options)), expected)
+    for pool in (bu.SerialPool(), *pools):
+        assert_same_batches(list(pool.parallel_data_source(named()).batch_iterator(4, **options)), expected)
+        behind = pool.parallel_data_source(named()).map(lambda image, label: {"image": image, "label": label})
+        assert_same_batches(list(behind.batch_iterator(4, **options)), expected)
+        with bu.Loader(named(), 4, pool=pool, **options) as loader:
+            assert_same_batches(list(loader), expected)
+        taken = bu.ArrayDataSource({"pad_mask": Y})
+        with raises((bu.ArgumentError, bu.BatchError)):
+            next(pool.parallel_data_source(taken).batch_iterator(4, **options))
+
+
 def test_batches_are_dicts_of_the_names_in_their_order() -> None:
     batch = next(named().batch_iterator(3))
     assert {name: part.tolist() for name, part in batch.items()} == {"image": X[:3].tolist(), "label": [0, 1, 2]}

@@ -78,11 +78,10 @@ def test_what_it_returns_is_handed_out_as_it_is() -> None:
     assert_same_batches(list(twice.batch_iterator(10)), [(i,) for i, _ in base().batch_iterator(10)])
 
 
-def test_padding_is_marked_beside_a_dict() -> None:
+def test_padding_is_marked_in_a_dict() -> None:
     ranks = [list(base().collate(named).batch_iterator(4, shard=(rank, 2), pad_mask=True)) for rank in range(2)]
-    marks = [mask for rank in ranks for batch, mask in rank]
-    assert sum(int(mask.sum()) for mask in marks) == 23
-    assert all(len(batch["row"]) == len(mask) for rank in ranks for batch, mask in rank)
+    assert sum(int(batch["pad_mask"].sum()) for rank in ranks for batch in rank) == 23
+    assert all(len(batch["row"]) == len(batch["pad_mask"]) for rank in ranks for batch in rank)
 
 
 def test_arrays_of_different_lengths_are_collated() -> None:

@@ -138,7 +138,8 @@ def test_a_mask_is_of_the_samples_that_were_planned(collate: Any, pool: str | No
     for rank in range(3):
         with POOLS[pool or "serial"]() as workers:
             over = source if pool is None else workers.parallel_data_source(source)
-            masks += [mask for _, mask in over.batch_iterator(4, shard=(rank, 3), pad_mask=True)]
+            batches = over.batch_iterator(4, shard=(rank, 3), pad_mask=True)
+            masks += [batch["pad_mask"] if isinstance(batch, dict) else batch[-1] for batch in batches]
     assert sum(int(mask.sum()) for mask in masks) == 10
     assert [len(mask) for mask in masks] == [4, 4, 4]
     assert [mask.all() for mask in masks] == [True, True, False]

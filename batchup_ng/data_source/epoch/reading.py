@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...batch_layout import finished
 from ...error_context import raise_if_of_signal_handler
+from ...errors import ArgumentError
 from ...faults.isolation import READ_FAILURES, PartialBatch, isolable, isolate
 from ...graph.node import Node
 from ...memory.leases import Buffers
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import globals_kept
 from ...sampling.plans.rows import planned_samples, take_rows, whole_samples
+
+MASK_COLUMN = "pad_mask"
+"""The column of a dict that marks padding."""
 
 
 class MakeBatch(NamedTuple):
@@ -103,8 +107,14 @@ class _OwnReader:
 def with_mask(batch: Any, key: BatchKey, planned: int) -> Any:
     """Append an array to a batch that is False where a sample only pads: ``(planned,) bool``.
 
+    In a dict it is the column ``"pad_mask"``.
+
     The samples are the planned ones without those left out as bad, even if maps return more or fewer.
     """
     # A padding sample occurred before in the epoch, so its position is below the batch's start.
     mask = key.positions(planned) >= key.start
+    if isinstance(batch, Mapping):
+        if MASK_COLUMN in batch:
+            raise ArgumentError(f"column {MASK_COLUMN!r} would be added, and the batch has one of that name; rename it")
+        return {**batch, MASK_COLUMN: mask}
     return (*batch, mask) if isinstance(batch, (tuple, list)) else (batch, mask)
