@@ -101,7 +101,8 @@ def split(
         fractions: The share of the samples of each part, above 0, together at most 1. The rest is in no part.
         seed: Seed of the draw.
         stratify: Class of each sample: the name or place of a column, or ``(n,) int`` or strings. Each class is then
-            divided separately. Other columns are not read.
+            divided separately. Without `groups`, the number of its samples in each part does not depend on the seed, so
+            a class of one sample is always in the same part. Other columns are not read.
         groups: Group of each sample, such as the patient, in the same form. All samples of a group go to one part. The
             groups are laid end to end in a random order, and each part ends at the end of the group that is nearest to
             its share of the samples. (GroupShuffleSplit of scikit-learn counts groups, not samples.) With `stratify`,

@@ -153,6 +153,15 @@ def test_splits_without_groups_are_those_of_before() -> None:
     assert rows_of(stratified) == [[0, 1, 2, 3, 5, 7], [4, 6, 11]]
 
 
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32), st.integers(0, 2**32))
+def test_how_many_of_a_class_a_part_has_does_not_depend_on_the_seed(sizes: list[int], one: int, other: int) -> None:
+    labels = np.repeat(np.arange(len(sizes) + 1), [*sizes, 9])
+    source = bu.ArrayDataSource([labels])
+    splits = [source.split((0.5, 0.3, 0.2), seed, stratify=0) for seed in (one, other)]
+    found = [[np.bincount(labels[part.rows], minlength=len(sizes) + 1).tolist() for part in parts] for parts in splits]
+    assert found[0] == found[1]
+
+
 def test_sources_that_repeat_samples_are_refused() -> None:
     source = bu.ArrayDataSource({"id": np.arange(92), "label": np.repeat([0, 1, 2], [80, 11, 1])})
     sampled = source.sample(balanced=True, per_class=10)
