@@ -25,6 +25,12 @@ MAX_PIXELS = 89_478_485
 LISTS_OF_CLASSES = ("data.yaml", "dataset.yaml", "classes.txt", "obj.names")
 """Names of files with the names of the classes, in the order in which they are looked for."""
 
+OTHER_LABELS = (
+    "; polygons, keypoints and confidences are not read here: keep the first five numbers of a line with keypoints or "
+    "a confidence, write the box around a polygon, or pass COCO JSON to from_coco(masks=True, keypoints=True)"
+)
+"""The remedy for labels of other tasks."""
+
 ROUNDING = 1e-3
 """By how much a share may exceed 1."""
 
@@ -136,7 +142,7 @@ def _object(line: str, number: int, path: str, n_classes: int) -> tuple[int, lis
     """Return the class and the shares of a line."""
     where, fields = f"root: line {number} of {path!r}", line.split()
     if len(fields) != 5:
-        more = "; polygons, keypoints and confidences are not read, so write labels of boxes" if len(fields) > 5 else ""
+        more = OTHER_LABELS if len(fields) > 5 else ""
         raise ArgumentError(
             f"{where} must have five numbers, class x y width height, not {len(fields)}: {line!r:.100}{more}"
         )

@@ -170,6 +170,17 @@ def test_a_line_that_is_wrong_is_named(root: Path, text: Any) -> None:
         bu.from_yolo(root)
 
 
+def test_what_to_do_with_keypoints_and_polygons_works(root: Path) -> None:
+    pose, polygon = "1 0.5 0.5 0.5 0.5 0.1 0.1 2 0.3 0.3 1", "1 0.25 0.25 0.75 0.25 0.75 0.75 0.25 0.75"
+    corners = np.array(polygon.split()[1:], float).reshape(-1, 2)
+    around = [*(corners.min(0) + corners.max(0)) / 2, *np.ptp(corners, 0)]
+    for text in (" ".join(pose.split()[:5]), f"1 {' '.join(map(str, around))}"):
+        (root / "labels" / "e.txt").write_text(text)
+        Image.new("RGB", (40, 20)).save(root / "images" / "e.png")
+        x = columns(bu.from_yolo(root))
+        assert x["boxes"][x["image_id"].index("e")].tolist() == [[10, 5, 30, 15]]
+
+
 def test_folders_and_images_that_are_wrong_are_named(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with raises(ArgumentError):
         bu.from_yolo(root / "images")
