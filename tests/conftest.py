@@ -102,8 +102,9 @@ class KeepsResults:
 
     def pytest_sessionfinish(self) -> None:
         """Write the list into pytest's cache folder."""
-        if self._config.cache is not None:
-            self._config.cache.set("batchup_ng/passed", self._passed)
+        cache = getattr(self._config, "cache", None)  # none with -p no:cacheprovider, as the suites of frameworks run
+        if cache is not None:
+            cache.set("batchup_ng/passed", self._passed)
 
 
 def _set_examples(profile: str) -> None:
