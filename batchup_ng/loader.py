@@ -26,6 +26,7 @@ from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, Mapp
 from .data_source.epoch.opening import epoch_plan, prepare, start
 from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews, end
+from .data_source.epoch.state import loader_state
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,
@@ -41,6 +42,7 @@ from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .graph.node import Node
 from .graph.user import UserNode
+from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
@@ -69,9 +71,9 @@ class Loader:
             that storage keeps together, to read each once, as described in ``batch_iterator`` of a source.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close; or another loader, whose
             workers are shared until that one is closed: ``Loader(validation, 256, pool=train)``. Otherwise the workers
-            of both loaders compete for the CPUs. ``"auto"`` makes the
-            first batches with a copy of the data at the first iteration, and chooses; ``repr`` shows the choice and the
-            reason. These batches are handed out too. The batches do not depend on the pool.
+            of both loaders compete for the CPUs. ``"auto"`` makes the first batches with a copy of the data at the
+            first iteration, and chooses; ``repr`` shows the choice and the reason. These batches are handed out too.
+            The batches do not depend on the pool.
         workers: Number of workers. Default: all CPUs available to this process.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
@@ -80,10 +82,10 @@ class Loader:
         buffer: The most batches ahead of the consumer, as `buffer_bytes` allows.
         buffer_bytes: The most bytes of these batches, such as ``"2GB"``. None: a quarter of the free memory, at most 1
             GB; a warning says once if fewer batches fit.
-        on_error: The action for samples that cannot be made: ``"raise"``, ``"skip"``, ``"replace"``, or an
-            :class:`~batchup_ng.ErrorPolicy`.
+        on_error: What happens to bad samples: ``"raise"``, ``"skip"``, ``"replace"``, or an `ErrorPolicy`.
         timeout: Seconds that a sample may take; None for any time.
         start_epoch: Number of the first epoch.
+        measure: Whether to measure how each batch is made, for :meth:`metrics`.
 
     Raises:
         ArgumentError: an option has an invalid value.
@@ -116,6 +118,7 @@ class Loader:
         on_error: str | ErrorPolicy = "raise",
         timeout: float | None = None,
         start_epoch: int = 0,
+        measure: bool = True,
     ) -> None:
         lender, own_pool = (pool, None) if isinstance(pool, Loader) else (None, pool)
         kind = checked_kind(own_pool, workers, None if lender is None else lender._shared.source.is_random_access)
@@ -127,8 +130,7 @@ class Loader:
         self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)  # a stream gets the generator
         if self._seed_drawn:
             if shard is not None and not own:
-                why = f"shuffle={shuffle!r} draws a seed in each process"
-                raise ArgumentError(f"{why}; with shard= pass the same int to all")
+                raise ArgumentError(f"shuffle={shuffle!r} draws a seed in each process; pass the same int to all")
             seed = seed_draw(shuffle if own else GLOBAL_RNG)
             shuffle = (SHUFFLE_BLOCKS, seed) if without_blocks(shuffle)[1] else seed
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
@@ -143,6 +145,7 @@ class Loader:
             raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
         self._buffer = validation.positive_int("buffer", buffer)
         self._buffer_bytes = checked_bytes(buffer_bytes)
+        self._measure = validation.true_or_false("measure", measure)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
         self._checks: tuple[Callable[[Any], None], ...] = ()  # called with this loader when an epoch begins
         self._shared = SharedByViews(
@@ -348,14 +351,7 @@ class Loader:
         Raises:
             StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
         """
-        try:
-            epoch, seed, epoch_state = (state[name] for name in ("epoch", "seed", "batches"))
-            number = validation.not_negative("epoch", epoch)
-            drawn = validation.not_negative("seed", seed) if self._seed_drawn or seed is not None else None
-        except (TypeError, KeyError, IndexError, ValueError) as error:
-            what = "a state of a loader must be the dict that its state_dict() returned"
-            why = ", with shuffle=True as here" if self._seed_drawn and isinstance(state, dict) else ""
-            raise StateError(f"{what}{why}, not {state!r:.200}") from error
+        number, drawn, epoch_state = loader_state(state, self._seed_drawn)
         shared, before = self._shared, (self._shared.options, self._shared.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
@@ -390,6 +386,14 @@ class Loader:
         """Return the statistics of the epoch under way, or of the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
         iterator = self._shared.iterator
         return dict(self._shared.closed_report[0] if iterator is None else iterator.stats())
+
+    def metrics(self) -> dict[str, float]:
+        """Return measurements of the latest 1,024 batches, by name, for a log: see `docs/frameworks.md`.
+
+        It is empty before the first epoch, with ``measure=False``, and for a source that only streams.
+        """
+        node = self._shared.pool_node
+        return metrics(node.meter, node.pool.at_once) if isinstance(node, ParallelNode) and node.meter else {}
 
     @property
     def errors(self) -> list[Any]:
@@ -486,7 +490,7 @@ class Loader:
     def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
         node = self._shared.source.node
         if node.is_random_access:
-            limits: Any = {"buffer_bytes": self._buffer_bytes, "timeout": self._timeout}
+            limits: Any = {"buffer_bytes": self._buffer_bytes, "timeout": self._timeout, "measure": self._measure}
             return ParallelNode(node, pool, self._buffer, on_error=self._on_error, **limits)
         return PrefetchNode(node, pool, self._buffer, self._buffer_bytes)
 

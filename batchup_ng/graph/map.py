@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..columns import MappedColumns, column_names, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
+from ..meters.stopwatch import map_name, note
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .node import Classes, Node, Streaming, Traits
@@ -77,6 +79,7 @@ class MapNode(SameOrderNode):
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.fn = fn if on is None else for_columns(fn, column_names("on", on))
+        self._name_in_meters = map_name(fn)
         self.on = on
         self.out = out
         self._columns = MappedColumns.checked(on, out, source.form())
@@ -149,9 +152,12 @@ class MapNode(SameOrderNode):
         return as_batch(batch), kept, key.part(kept), len(kept)
 
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
-        """Return `make(batch, key, planned)`. Add the map's name to an exception."""
+        """Return `make(batch, key, planned)`. Note how long it took. Add the map's name to an exception."""
+        began = monotonic()
         try:
-            return make(batch, key, planned)
+            made = make(batch, key, planned)
+            note(self._name_in_meters, monotonic() - began)
+            return made
         except BaseException as error:
             name = function_name(self.fn)
             note_map(error, name)

@@ -19,11 +19,13 @@ import dataclasses
 import pickle
 import weakref
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..batch import NOTHING_LEFT
+from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.failures import Failures, rows_in_words
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
@@ -32,6 +34,7 @@ from ..errors import SampleTimeout
 from ..faults.isolation import READ_FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..graph.node import Node
+from ..meters.batch_times import COUNTED_OF, Meter
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .consumer_maps import ConsumerMaps
@@ -51,6 +54,7 @@ class ParallelSetup(NamedTuple):
     bound: ByteBound
     # Batches made before there were workers. The epoch that begins with them takes them out.
     ready_made: list[tuple[PlannedBatch, Any]]
+    meter: Meter | None  # None if nothing is measured
 
 
 @dataclasses.dataclass
@@ -125,7 +129,9 @@ class EpochRunner(BufferedRunner):
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         types = None if policy.types is None else pool.shared_constant(policy.types)
-        make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded, types)
+        self._meter = setup.meter
+        metered = setup.meter is not None
+        make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded, types, metered)
         # One flow for a series of epochs: no batch of the next epoch runs before a batch of the current one.
         of = None if earlier is None else earlier()
         self.flow_id = new_flow_id() if of is None else of.flow_id
@@ -167,6 +173,9 @@ class EpochRunner(BufferedRunner):
     # -- the consumer ------------------------------------------------------------------------------------------
 
     def _next(self) -> Any:
+        meter, asked, ready = self._meter, monotonic(), -1
+        if meter is not None and meter.batches % COUNTED_OF == 0:
+            ready = self._buffer.ready()
         while True:
             try:
                 entry = self._buffer.take()
@@ -179,7 +188,8 @@ class EpochRunner(BufferedRunner):
             if type(outcome) is PartialBatch:
                 outcome = self._resolved(planned, outcome)
                 if outcome.is_handed_out:
-                    return outcome.batch
+                    outcome, n = outcome.batch, count_of(outcome.batch)
+                    break
                 continue
             n = planned_samples(planned.rows, outcome)
             if self._maps.nodes:
@@ -188,7 +198,12 @@ class EpochRunner(BufferedRunner):
                 outcome = self._filled(planned, n)
             self._accounting.record(planned.number, n, n, 0, "" if outcome is NOTHING_LEFT else self._transport)
             if outcome is not NOTHING_LEFT:
-                return outcome
+                break
+        if meter is not None:
+            future = entry.future
+            received = entry.submitted, future.settled, asked, monotonic(), ready, future.made
+            meter.add(n, (planned.key.epoch, planned.number, n, *received))
+        return outcome
 
     def _batch_of(self, entry: Entry) -> Any:
         """Return the batch or :class:`PartialBatch` of an entry that is done, and submit the next batches."""

@@ -33,6 +33,7 @@ from ..graph.map import MapNode
 from ..graph.node import Classes, Node, Notes, Traits, combined, numbered_length, samples_in_words
 from ..graph.rows import listed_plan
 from ..graph.user import UserNode
+from ..meters.batch_times import Meter
 from ..randomness import OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
@@ -133,13 +134,16 @@ class ParallelNode(PoolNode):
         buffer_bytes: int | None = None,
         on_error: ErrorPolicy = RAISE,
         timeout: float | None = None,
+        measure: bool = True,
     ) -> None:
         # If all threads make one batch together, the first batch arrives sooner without others.
         by_all = pool.lends_threads and source.traits.spreads_reads
         # On the consumer's thread nothing is made ahead.
         bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
-        self.setup = ParallelSetup(pool, source, pool.shared_constant(source), on_error, timeout, bound, [])
+        self.meter = Meter() if measure else None
+        stand_in = pool.shared_constant(source)
+        self.setup = ParallelSetup(pool, source, stand_in, on_error, timeout, bound, [], self.meter)
 
     def hand_out_first(self, ready_made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""

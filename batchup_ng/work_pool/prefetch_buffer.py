@@ -65,6 +65,7 @@ class Entry(NamedTuple):
 
     task: Task
     future: TaskFuture
+    submitted: float = 0.0  # when, by the monotonic clock
 
 
 class Bound(Protocol):
@@ -198,7 +199,8 @@ class PrefetchBuffer:
 
     def put(self, task: Task) -> None:
         """Submit a task as the last one, unless its result is there already."""
-        self._entries.append(Entry(task, task.ready_made or self._pool.submit(task.call, task.how)))
+        submitted = monotonic()
+        self._entries.append(Entry(task, task.ready_made or self._pool.submit(task.call, task.how), submitted))
 
     def top_up(self, elsewhere: int = 0) -> None:
         """Submit tasks while there is room for them. `elsewhere` is how many items of another buffer take this room.

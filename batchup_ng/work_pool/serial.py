@@ -9,6 +9,7 @@ from __future__ import annotations
 from .. import validation
 from ..graph.node import Node
 from ..memory.leases import BufferPool
+from ..meters import stopwatch
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
 from .task import ONCE, Call, Submission, TaskFuture
 
@@ -64,6 +65,7 @@ class _SerialFuture(TaskFuture):
         fn, args, kwargs = self._call
         try:
             result = fn(*args, **kwargs)
+            self.made = stopwatch.taken()
         except BaseException as error:
             self.set_exception(error)
         else:

@@ -75,9 +75,14 @@ class TaskFuture:
         began: When a worker began the task, by the monotonic clock; None before that.
         transport: How the result arrived, once it is there: ``"slots"``, ``"socket"``, ``"store"``, ``"message"``,
             ``"memory"`` or ``""``.
+        made: How long a worker took to make a batch: a ``Made``, packed if it comes from another process; None if
+            that was not measured.
+        settled: When the result arrived, by the monotonic clock.
     """
 
-    __slots__ = ("__weakref__", "_claim", "_done", "_error", "_result", "_settled", "began", "transport")
+    __slots__ = (
+        "__weakref__", "_claim", "_done", "_error", "_result", "_settled", "began", "made", "settled", "transport"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._claim = threading.Lock()
@@ -88,6 +93,8 @@ class TaskFuture:
         self._error: BaseException | None = None
         self.began: float | None = None
         self.transport = ""
+        self.made: Any = None
+        self.settled = 0.0
 
     @classmethod
     def of(cls, result: Any, transport: str) -> TaskFuture:
@@ -110,6 +117,7 @@ class TaskFuture:
     def set_result(self, result: Any) -> None:
         """Hand over the result."""
         self._result = result
+        self.settled = time.monotonic()
         self._settled = True
         self._done.release()
 

@@ -37,6 +37,7 @@ from ..accessors.spreading import lender
 from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
 from ..memory.leases import BufferPool
+from ..meters import stopwatch
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
@@ -231,6 +232,7 @@ def _work(workers: ThreadWorkers) -> None:
         result, error = None, None
         try:
             result = future.context.run(fn, *args, **kwargs)
+            future.made = stopwatch.taken()
         except BaseException as raised:
             error = raised
         current.future = None

@@ -14,6 +14,7 @@ from ...errors import ArgumentError
 from ...faults.isolation import READ_FAILURES, PartialBatch, isolable, isolate
 from ...graph.node import Node
 from ...memory.leases import Buffers
+from ...meters import stopwatch
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import globals_kept
 from ...sampling.plans.rows import planned_samples, take_rows, whole_samples
@@ -38,15 +39,20 @@ class MakeBatch(NamedTuple):
     own_thread: bool = True  # whether it runs on the consumer's own thread, where Ctrl-C ends the program
     seeded: bool = False  # whether each batch seeds the global generators
     types: Any = None  # exceptions that are a sample's fault, as in the error policy; for workers the shared constant
+    metered: bool = False  # whether to measure how long it takes
 
     def __call__(self, source: Node, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         """Return the batch of `rows`, or a :class:`~batchup_ng.faults.isolation.PartialBatch` if samples fail."""
+        begun = stopwatch.begin() if self.metered else None
         try:
             return self.read(source, rows, key, buffers)
         except BaseException as error:
             if not self.catches(error, rows):
                 raise
             failure = error
+        finally:
+            if begun is not None:
+                stopwatch.end(begun)
         try:
             return self.isolated(lambda rows, key: self.read(source, rows, key, buffers), rows, key, failure)
         finally:

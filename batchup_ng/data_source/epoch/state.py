@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import validation
 from ...errors import StateError
 from .accounting import COUNTS
 
@@ -187,3 +188,20 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def loader_state(state: Any, seed_drawn: bool) -> tuple[int, int | None, Any]:
+    """Return the number of the epoch, the seed that was drawn if there is one, and the state of the epoch.
+
+    Raises:
+        StateError: `state` is no state of a loader, or has no drawn seed although the loader has drawn one.
+    """
+    try:
+        epoch, seed, epoch_state = (state[name] for name in ("epoch", "seed", "batches"))
+        number = validation.not_negative("epoch", epoch)
+        drawn = validation.not_negative("seed", seed) if seed_drawn or seed is not None else None
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        what = "a state of a loader must be the dict that its state_dict() returned"
+        why = ", with shuffle=True as here" if seed_drawn and isinstance(state, dict) else ""
+        raise StateError(f"{what}{why}, not {state!r:.200}") from error
+    return number, drawn, epoch_state

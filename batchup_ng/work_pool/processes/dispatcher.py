@@ -334,6 +334,7 @@ class Dispatcher:
                 if frame.buffers:
                     resolve(frame, slot)
                 future.encoded = NO_CALL
+                future.made = frame.times
                 future.set_result(frame)
         except BaseException as error:
             broken = self._break(error)

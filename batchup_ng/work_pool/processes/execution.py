@@ -6,12 +6,16 @@ pickled and loaded again, so that an error can name the part that cannot be sent
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from ...data_source.epoch.reading import MakeBatch
 from ...error_context import map_of, traceback_of
 from ...errors import RemoteTraceback, SerializationError
 from ...faults.isolation import PartialBatch
+from ...graph.node import Node
 from ...memory.leases import FRESH, BufferPool, Buffers
+from ...meters import stopwatch
 from ...randomness import BatchKey
 from ...randomness.numpy_rng import seed_globals
 from .future import decoded_batch
@@ -61,6 +65,25 @@ class TaskRunner:
         source = WORKER_CONSTANTS.get(constant)
         if make.types is not None:
             make = make._replace(types=WORKER_CONSTANTS.get(make.types))
+        if not make.metered:
+            return self._made(frame.number, source, rows, key, make, slot, memory)
+        begun = stopwatch.begin()
+        try:
+            return self._made(frame.number, source, rows, key, make, slot, memory)
+        finally:
+            stopwatch.end(begun)
+
+    def _made(
+        self,
+        number: int,
+        source: Node,
+        rows: Any,
+        key: BatchKey,
+        make: MakeBatch,
+        slot: Placed | None,
+        memory: TaskMemory,
+    ) -> Answer:
+        """Return the answer of :meth:`_batch`."""
 
         def read(rows: Any, key: BatchKey, buffers: Buffers = FRESH) -> Any:
             if make.seeded and self._threads == 1:  # threads share the global generators
@@ -73,7 +96,11 @@ class TaskRunner:
             return batch
 
         try:
-            return answer_of(frame.number, read(rows, key, memory), memory)
+            batch = read(rows, key, memory)
+            began = time.monotonic()
+            answer = answer_of(number, batch, memory)
+            stopwatch.note(stopwatch.PACKING, time.monotonic() - began)
+            return answer
         except BaseException as error:
             if not make.catches(error, rows):
                 raise
@@ -85,7 +112,7 @@ class TaskRunner:
         if type(made) is PartialBatch:
             made = made.with_errors(self._portable)
         memory = TaskMemory(self._view, slot, self._scratch)  # overwrites the data of the failed batch in the slot
-        return answer_of(frame.number, made, memory)
+        return answer_of(number, made, memory)
 
     def _portable(self, error: BaseException) -> tuple[BaseException, RemoteTraceback]:
         return portable(error, self._where)

@@ -1,10 +1,10 @@
 """Messages on the one socket between the pool and a worker.
 
-A frame is a header (kind, number, size of the pickle, number of buffers), the place and size of each buffer, the
-pickle, then the raw bytes of buffers that are not in shared memory (pickle protocol 5, out of band). An array is
-written from its own memory and read into the memory where it is used. For a buffer in shared memory, the frame has only
-its place. Only the two ends of a socket ever touch it. Workers share no lock or queue, so a worker that is killed while
-it writes leaves half a frame on its own socket and nothing else.
+A frame is a header (kind, number, size of the pickle, number of buffers, size of the times), the place and size of each
+buffer, the pickle, the times of a batch, then the raw bytes of buffers that are not in shared memory (pickle protocol
+5, out of band). An array is written from its own memory and read into the memory where it is used. For a buffer in
+shared memory, the frame has only its place. Only the two ends of a socket ever touch it. Workers share no lock or
+queue, so a worker that is killed while it writes leaves half a frame on its own socket and nothing else.
 
 The worker reads and writes whole frames and waits as long as necessary. The pool never waits for one worker:
 :meth:`FrameReader.read` and :class:`FrameWriter` go as far as the socket allows, and :class:`.Wire` waits for all.
@@ -27,7 +27,7 @@ import numpy as np
 from ...memory.leases import FRESH, Buffers
 from ...memory.shared_file import Place
 
-_HEADER = struct.Struct("<BQQI")
+_HEADER = struct.Struct("<BQQIH")
 _BUFFER = struct.Struct("<QQiiQQ")
 _INLINE = (1 << 64) - 1  # instead of an offset
 
@@ -94,13 +94,15 @@ ArrayPart = tuple[Any, str, tuple[int, ...]]
 class Frame:
     """A message that was read: a pickle and the memory of its arrays. `number` identifies the task or the constant.
 
-    The `buffers` are writable. A buffer in shared memory is a :class:`Placed` until :meth:`place` is called.
+    `times` are those of a batch, packed; no bytes if they were not measured. The `buffers` are writable. A buffer in
+    shared memory is a :class:`Placed` until :meth:`place` is called.
     """
 
     kind: Kind
     number: int
     pickled: bytes
     buffers: list[Any]
+    times: bytes = b""
 
     def place(self, find: Callable[[Placed], Any]) -> None:
         """Replace each :class:`Placed` by the memory that `find` returns for it."""
@@ -124,9 +126,15 @@ class Frame:
         return arrays if names is None else dict(zip(names, arrays, strict=True))
 
 
-def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memoryview | Placed] = ()) -> list[Piece]:
+def pieces(
+    kind: Kind,
+    number: int,
+    pickled: bytes = b"",
+    buffers: Sequence[memoryview | Placed] = (),
+    times: bytes = b"",
+) -> list[Piece]:
     """Return the pieces of memory that make up a frame."""
-    head = _HEADER.pack(kind, number, len(pickled), len(buffers))
+    head = _HEADER.pack(kind, number, len(pickled), len(buffers), len(times))
     inline: list[memoryview] = []
     for buffer in buffers:
         if isinstance(buffer, Placed):
@@ -134,7 +142,7 @@ def pieces(kind: Kind, number: int, pickled: bytes = b"", buffers: Sequence[memo
         else:
             head += _BUFFER.pack(_INLINE, buffer.nbytes, 0, -1, 0, 0)
             inline.append(buffer)
-    return [memoryview(head + pickled), *[piece for piece in inline if piece.nbytes]]
+    return [memoryview(head + pickled + times), *[piece for piece in inline if piece.nbytes]]
 
 
 def write_frame(sock: socket.socket, frame: Sequence[Piece]) -> None:
@@ -204,15 +212,16 @@ class FrameReader:
             first = self._first
             if self._last - first < self._head:
                 return None
-            kind, number, size, n_buffers = _HEADER.unpack_from(self._ahead, first)
+            kind, number, size, n_buffers, size_of_times = _HEADER.unpack_from(self._ahead, first)
             places = first + _HEADER.size
             start = places + n_buffers * _BUFFER.size
-            self._head = start + size - first
+            end = start + size
+            self._head = end + size_of_times - first
             if self._last - first < self._head:
                 return None
-            self._first, self._head = start + size, _HEADER.size
-            pickled = bytes(self._ahead[start : start + size])
-            self._frame = Frame(_KINDS[kind], number, pickled, [])
+            self._first, self._head = end + size_of_times, _HEADER.size
+            pickled, times = bytes(self._ahead[start:end]), bytes(self._ahead[end : end + size_of_times])
+            self._frame = Frame(_KINDS[kind], number, pickled, [], times)
             for place in range(places, start, _BUFFER.size):
                 self._frame.buffers.append(self._buffer(*_BUFFER.unpack_from(self._ahead, place)))
         while self._todo and self._first < self._last:

@@ -19,6 +19,7 @@ from typing import Any
 from ...accessors.spreading import lender
 from ...memory.budget import BUDGET
 from ...memory.shared_file import SharedFile
+from ...meters import stopwatch
 from . import parent_death, protocol
 from .execution import TaskRunner
 from .protocol import Frame, FrameReader, Kind
@@ -77,6 +78,7 @@ class WorkerLoop:
                     self._send(protocol.pieces(Kind.LOADED, frame.number))
                 elif frame.kind is Kind.NUMBER:
                     WORKER_CONSTANTS.worker = frame.number
+                    stopwatch.name_this_thread(frame.number)
                 elif frame.kind is Kind.FORGET:
                     WORKER_CONSTANTS.forget(frame.number)
                 else:
@@ -88,7 +90,8 @@ class WorkerLoop:
         lender.lend = lambda work, most: [self._executor.submit(work) for _ in range(min(most, self._threads - 1))]
 
     def _run(self, frame: Frame) -> None:
-        self._send(protocol.pieces(*self._runner.answer(frame)))
+        answer = self._runner.answer(frame)
+        self._send(protocol.pieces(*answer, stopwatch.packed(stopwatch.taken())))
 
     def _send(self, frame: list[protocol.Piece]) -> None:
         try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..._version import __version__
 from ...errors import ClusterError
+from ...meters import stopwatch
 from ..processes.execution import TaskRunner
 from ..processes.protocol import Frame, Kind
 from ..processes.serialization import SMALLEST_APART
@@ -43,6 +44,7 @@ class Actor:
         import ray
 
         WORKER_CONSTANTS.worker = number
+        stopwatch.name_this_thread(number)
         node = ray.get_runtime_context().get_node_id()
         self._here: tuple[str, str] = node, ray.util.get_node_ip_address()
         self._runner = TaskRunner(None, 1, f"(on node {self._here[1]})\n")
@@ -61,21 +63,23 @@ class Actor:
         """Drop a constant."""
         WORKER_CONSTANTS.forget(number)
 
-    def run(self, task: list[Any]) -> tuple[int, bytes, list[Any]]:
+    def run(self, task: list[Any]) -> tuple[int, bytes, list[Any], bytes]:
         """Run a task. It is one argument, because Ray is slow with each argument.
 
         Args:
             task: The greeting of the intended actor, the kind, the number, the pickle, its memory.
 
         Returns:
-            The kind of the answer, its pickle, the memory of its large arrays. If the intended actor died while it was
-            idle, and Ray started this one instead: ``READY``, no bytes, the greeting of this actor.
+            The kind of the answer, its pickle, the memory of its large arrays, the times of a batch. If the intended
+            actor died while it was idle, and Ray started this one instead: ``READY``, no bytes, the greeting of this
+            actor.
         """
         greeting, kind, number, pickled, buffers = task
         if greeting != self.greet():
-            return int(Kind.READY), b"", list(self.greet())
-        kind, _, pickled, made = self._runner.answer(Frame(Kind(kind), number, pickled, buffers))
-        return int(kind), pickled, [np.frombuffer(each, np.uint8) for each in made]
+            return int(Kind.READY), b"", list(self.greet()), b""
+        kind, _, pickled, memory = self._runner.answer(Frame(Kind(kind), number, pickled, buffers))
+        times = stopwatch.packed(stopwatch.taken())
+        return int(kind), pickled, [np.frombuffer(each, np.uint8) for each in memory], times
 
 
 class CheckedFrame(Frame):

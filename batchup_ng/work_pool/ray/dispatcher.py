@@ -423,7 +423,7 @@ class RayDispatcher:
                 )
             )
             return
-        kind, pickled, buffers = answer.result()
+        kind, pickled, buffers, future.made = answer.result()
         future.transport = "store" if buffers else "message"
         future.set_result(Frame(Kind(kind), future.number, pickled, self._copied(buffers) if self._copy else buffers))
 

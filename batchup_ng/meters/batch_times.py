@@ -1,0 +1,129 @@
+"""The times of the latest batches that a pool made, from the submission to the loop, and what follows of them."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .stopwatch import PACKING, Made
+
+LATEST = 1024
+"""Number of batches whose times are kept."""
+
+COUNTED_OF = 8
+"""At the request of one of so many batches, the finished ones are counted."""
+
+
+class BatchTimes(NamedTuple):
+    """The times of one batch, in seconds of the monotonic clock.
+
+    Attributes:
+        epoch: Number of its epoch.
+        number: Its number in the epoch.
+        samples: Number of samples that were planned, without those left out as bad.
+        submitted: When the pool got the task.
+        settled: When the result arrived in the process of the loop.
+        asked: When the loop requested it.
+        taken: When ``next`` returned it.
+        ready: Number of finished batches at the request; -1 if they were not counted.
+        made: How a worker made it, for :meth:`Made.of`.
+    """
+
+    epoch: int
+    number: int
+    samples: int
+    submitted: float
+    settled: float
+    asked: float
+    taken: float
+    ready: int
+    made: Any
+
+
+class Meter:
+    """The times of the batches of a source over a pool.
+
+    Threads that share an iterator add in turn, because the runner adds with its lock held. Any thread may read.
+
+    Attributes:
+        batches: Number of batches handed out since the first.
+        samples: Number of their samples.
+    """
+
+    def __init__(self) -> None:
+        self.batches = self.samples = 0
+        self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
+
+    def add(self, samples: int, times: tuple[Any, ...]) -> None:
+        """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
+        self.batches += 1
+        self.samples += samples
+        self._latest.append(times)
+
+    def latest(self) -> list[BatchTimes]:
+        """Return the times of the latest batches, in the order in which they were handed out."""
+        while True:
+            try:
+                return [BatchTimes(*times) for times in tuple(self._latest)]
+            except RuntimeError:  # another thread has added one
+                continue
+
+
+def metrics(meter: Meter, workers: int) -> dict[str, float]:
+    """Return the measurements of the latest batches: see ``metrics`` of a loader."""
+    told: dict[str, float] = {"batches": meter.batches, "samples": meter.samples, "workers": workers}
+    latest = meter.latest()
+    if not latest:
+        return told
+    asked, taken = (np.array([getattr(times, name) for times in latest]) for name in ("asked", "taken"))
+    span = max(float(taken[-1] - asked[0]), 1e-9)
+    waited = taken - asked
+    told |= {
+        "epoch": latest[-1].epoch,
+        "batches_per_second": len(latest) / span,
+        "samples_per_second": sum(times.samples for times in latest) / span,
+        "wait_share": float(waited.sum()) / span,
+    }
+    if counted := [times.ready for times in latest if times.ready >= 0]:
+        told["ready_mean"] = float(np.mean(counted))
+    told |= _in_ms("wait", waited) | _in_ms("step", asked[1:] - taken[:-1])
+    made = [(times, how) for times in latest if (how := Made.of(times.made)) is not None]
+    if not made:
+        return told
+    seconds = np.array([how.seconds for _, how in made])
+    of_maps: dict[str, float] = collections.defaultdict(float)
+    for _, how in made:
+        for name, of_map in how.maps.items():
+            of_maps[name] += of_map
+    packing = of_maps.pop(PACKING, 0.0)
+    told |= {"busy_share": float(seconds.sum()) / (span * workers), **_in_ms("make", seconds)}
+    told |= _in_ms("cpu", [how.cpu for _, how in made if how.cpu == how.cpu], percentiles=())
+    told["read_ms_mean"] = 1e3 * max(0.0, float(seconds.sum()) - sum(of_maps.values()) - packing) / len(made)
+    told["packing_ms_mean"] = 1e3 * packing / len(made)
+    told |= {f"map_ms_mean/{name}": 1e3 * of_map / len(made) for name, of_map in sorted(of_maps.items())}
+    told |= _in_ms("queue", _on_this_machine(made, lambda times, how: how.began - times.submitted))
+    return told | _in_ms("transfer", _on_this_machine(made, lambda times, how: times.settled - how.began - how.seconds))
+
+
+def _in_ms(name: str, seconds: Any, percentiles: Iterable[int] = (50, 99)) -> dict[str, float]:
+    """Return the mean and percentiles in milliseconds, by name; nothing without values."""
+    values = 1e3 * np.asarray(seconds, np.float64)
+    if not len(values):
+        return {}
+    return {f"{name}_ms_mean": float(values.mean())} | {
+        f"{name}_ms_p{percent}": float(np.percentile(values, percent)) for percent in percentiles
+    }
+
+
+def _on_this_machine(made: Iterable[tuple[BatchTimes, Made]], difference: Any) -> list[float]:
+    """Return the difference for each batch whose worker has the clock of this process."""
+
+    def kept() -> Iterator[float]:
+        for times, how in made:
+            if times.submitted <= how.began <= how.began + how.seconds <= times.settled:
+                yield difference(times, how)
+
+    return list(kept())
