@@ -109,6 +109,7 @@ from .errors import (
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
+from .observe.trace import trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -248,6 +249,7 @@ __all__ = [
     "statistics",
     "subset",
     "take",
+    "trace",
     "watch",
     "work_pool",
     "write_errors",

@@ -1,9 +1,10 @@
-"""The times of the latest batches that a pool made, from the submission to the loop, and what follows of them."""
+"""The times of the latest batches of a pool, from the submission to the loop, and the figures computed from them."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,17 +44,27 @@ class BatchTimes(NamedTuple):
     made: Any
 
 
+_numbers = itertools.count()
+
+listeners: tuple[Callable[[Meter, tuple[Any, ...]], None], ...] = ()
+"""Called with each batch that is handed out, on the thread of its loop."""
+
+
 class Meter:
     """The times of the batches of a source over a pool.
 
     Threads that share an iterator add in turn, because the runner adds with its lock held. Any thread may read.
 
     Attributes:
+        number: Its number among the meters of this program.
+        name: What makes the batches, in words.
         batches: Number of batches handed out since the first.
         samples: Number of their samples.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.number = next(_numbers)
+        self.name = name
         self.batches = self.samples = 0
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
 
@@ -62,6 +73,9 @@ class Meter:
         self.batches += 1
         self.samples += samples
         self._latest.append(times)
+        if listeners:
+            for listener in listeners:
+                listener(self, times)
 
     def latest(self) -> list[BatchTimes]:
         """Return the times of the latest batches, in the order in which they were handed out."""

@@ -38,7 +38,7 @@ class Made(NamedTuple):
         began: Time of the begin in seconds, by the monotonic clock that all processes of a machine share.
         seconds: Duration.
         cpu: CPU time of the thread in seconds; NaN if it was not measured.
-        worker: Number of the worker in its pool; the identifier of the thread in a pool of threads.
+        worker: Number of the worker in its pool; -1 is the thread of the loop.
         maps: Seconds of all calls of each map, by its name.
     """
 
@@ -88,7 +88,7 @@ Begun = tuple[Stopwatch, dict[str, float] | None, float, float]
 
 
 def begin() -> Begun:
-    """Begin a batch. Return what :func:`end` needs: a map may make batches of another source."""
+    """Begin a batch. Return the argument of :func:`end`: a map may make batches of another source in between."""
     watch = _of_thread.watch
     outer, watch.maps = watch.maps, {}
     watch.skipped += 1

@@ -98,15 +98,15 @@ class ThreadWorkers:
         # Guards the waiting tasks and the lists of threads.
         self._lock = threading.RLock()
         self._ended = False
-        self._names = itertools.count()
+        self._numbers = itertools.count()
         self._threads: list[threading.Thread] = []
         self._abandoned: list[threading.Thread] = []
         for _ in range(n_threads):
             self._start()
 
     def _start(self) -> None:
-        name = f"batchup_ng-{next(self._names)}"
-        thread = threading.Thread(target=_work, args=(self,), name=name, daemon=True)
+        number = next(self._numbers)
+        thread = threading.Thread(target=_work, args=(self, number), name=f"batchup_ng-{number}", daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -218,8 +218,9 @@ def _end_all() -> None:
         workers.end()
 
 
-def _work(workers: ThreadWorkers) -> None:
-    """Run tasks until the end, on one thread."""
+def _work(workers: ThreadWorkers, number: int) -> None:
+    """Run tasks until the end, on the thread of the worker `number`."""
+    stopwatch.name_this_thread(number)
     lender.lend = workers.lend
     current.workers = workers
     while (future := workers.next_task()) is not None:

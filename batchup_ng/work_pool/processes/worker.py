@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -62,6 +63,7 @@ class WorkerLoop:
         self._reader = FrameReader(sock)
         self._runner = TaskRunner(view, threads)
         self._sending = threading.Lock()
+        self._numbers = itertools.count()
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
@@ -86,7 +88,8 @@ class WorkerLoop:
                 del frame
 
     def _lend(self) -> None:
-        """Let idle threads help this thread to read."""
+        """Let idle threads help this thread to read. Give it a number of its own in measurements."""
+        stopwatch.name_this_thread(WORKER_CONSTANTS.worker * self._threads + next(self._numbers))
         lender.lend = lambda work, most: [self._executor.submit(work) for _ in range(min(most, self._threads - 1))]
 
     def _run(self, frame: Frame) -> None:
