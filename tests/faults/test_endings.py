@@ -165,8 +165,13 @@ def test_f13_a_pool_whose_start_was_interrupted_starts_anew(kind: str, seed: int
     assert play(interrupts.at_the_start, kind=kind, size="64 kB", times=times, seed=seed) == times
 
 
-@pytest.mark.parametrize("width", [8, 4000], ids=["small", "leased"])
-@pytest.mark.parametrize("kind", [*quick(["none", "serial", "threads", "forkserver"], ["none", *POOLS])])
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    quick(
+        [("none", 8), ("serial", 8), ("threads", 4000), ("forkserver", 4000)],
+        [(kind, width) for kind in ("none", *POOLS) for width in (8, 4000)],
+    ),
+)
 def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
     kind: str, width: int, seed: int, extent: Extent
 ) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from .planting import BUGS, Bug, copy_of_the_package, failures, run_tests, with_bug
-from .settings import quick
 
 
 def outcomes(text: str) -> dict[str, str]:
@@ -42,7 +41,8 @@ def test_the_named_tests_pass_without_a_bug(tmp_path: Path) -> None:
     assert outcomes(done.stdout) == dict.fromkeys(tests, "PASSED"), done.stdout[-3000:]
 
 
-@pytest.mark.parametrize("bug", quick(BUGS[:1], BUGS), ids=str)
+@pytest.mark.thorough
+@pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_a_planted_bug_is_noticed(bug: Bug, tmp_path: Path) -> None:
     copy_of_the_package(tmp_path)
     (tmp_path / "batchup_ng" / bug.file).write_text(with_bug(bug))

@@ -751,7 +751,7 @@ def test_a_draft_is_a_file_of_which_nothing_is_left_when_it_is_undone(tmp_path_f
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.h5", "x.tar"])
-@pytest.mark.parametrize("at_once", [1, 1000])
+@pytest.mark.parametrize("at_once", [7, 1000])
 def test_a_disk_that_takes_few_bytes_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_once: int
 ) -> None:

@@ -141,8 +141,13 @@ print("whole")
 """
 
 
-@pytest.mark.parametrize("pool", ["SerialPool()", POOLS[0], FORKSERVER])
-@pytest.mark.parametrize("program", [LOOPS, FINALIZER], ids=["daemon threads", "a finalizer"])
+@pytest.mark.parametrize(
+    ("pool", "program"),
+    quick(
+        [(POOLS[0], LOOPS), (FORKSERVER, LOOPS), (FORKSERVER, FINALIZER)],
+        [(pool, program) for pool in ("SerialPool()", POOLS[0], FORKSERVER) for program in (LOOPS, FINALIZER)],
+    ),
+)
 def test_what_asks_for_batches_as_a_program_ends_or_from_a_finalizer(
     pool: str, program: str, tmp_path: Path, in_full: bool
 ) -> None:
