@@ -102,7 +102,8 @@ def split(
         seed: Seed of the draw.
         stratify: Class of each sample: the name or place of a column, or ``(n,) int`` or strings. Each class is then
             divided separately. Without `groups`, the number of its samples in each part does not depend on the seed, so
-            a class of one sample is always in the same part. Other columns are not read.
+            a class of one sample is always in the same part. Floats must be whole numbers; samples with NaN are a
+            class. Other columns are not read.
         groups: Group of each sample, such as the patient, in the same form. All samples of a group go to one part. The
             groups are laid end to end in a random order, and each part ends at the end of the group that is nearest to
             its share of the samples. (GroupShuffleSplit of scikit-learn counts groups, not samples.) With `stratify`,
@@ -110,8 +111,8 @@ def split(
 
     Raises:
         ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, `stratify` or `groups` and
-            `source` differ in length, there is no such column or a map makes it, a sample has no group (NaN), or a
-            group has several classes.
+            `source` differ in length, there is no such column or a map makes it, `stratify` holds floats that are not
+            whole numbers or no two samples of one class, a sample has no group (NaN), or a group has several classes.
 
     >>> import numpy as np
     >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)

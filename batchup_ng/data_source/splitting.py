@@ -35,7 +35,7 @@ def split_nodes(
     rng = randomness.generator("split", validation.integer("seed", seed))
     classes = None
     if stratify is not None:
-        classes, _ = grouped("stratify", values_of("stratify", "the class", node, stratify, n))
+        classes = _checked_classes(values_of("stratify", "the class", node, stratify, n))
     ends = np.cumsum([0.0, *shares])
     if n == 0:
         rows = [np.zeros(0, np.int64)] * len(shares)
@@ -110,6 +110,24 @@ def _classes_of_groups(groups: np.ndarray, classes: np.ndarray | None, n_groups:
             f"stratify out, or pass the rows of scikit-learn's StratifiedGroupKFold to subset"
         )
     return found
+
+
+def _checked_classes(values: np.ndarray) -> np.ndarray:
+    """Return the number of the class of each sample. Refuse measured values, and classes of one sample each."""
+    measured = values[np.isfinite(values) & (values != np.rint(values))] if values.dtype.kind == "f" else values[:0]
+    if len(measured):
+        raise ArgumentError(
+            f"stratify must hold classes, and these are floats such as {measured[0]}; pass ranges of them: "
+            f"numpy.digitize(values, numpy.quantile(values, [0.25, 0.5, 0.75])), or each value as a class: "
+            f"numpy.unique(values, return_inverse=True)[1]"
+        )
+    classes, counts = grouped("stratify", values)
+    if len(classes) > 1 and counts.max() < 2:
+        raise ArgumentError(
+            f"stratify must hold classes of several samples, and all {len(classes)} values differ; pass the column of "
+            f"the classes, leave stratify out, or pass ranges of numbers: numpy.digitize(values, [10, 20, 30])"
+        )
+    return classes
 
 
 def _checked_groups(values: np.ndarray) -> np.ndarray:

@@ -145,6 +145,29 @@ def test_errors_about_several_classes_and_about_maps_say_what_works() -> None:
     assert rows_of(source.map(lambda x: x + 1, on="x").split([0.5, 0.5], 1, stratify="tags")) == expected
 
 
+def test_values_that_are_no_classes_are_refused_and_the_remedies_work() -> None:
+    score = np.random.default_rng(0).random(N)
+    source = bu.ArrayDataSource({"x": np.zeros(N), "score": score, "name": [f"n{row}" for row in range(N)]})
+    half_steps = np.repeat([0.5, 1.0], N // 2)
+    missing = np.where(np.arange(N) % 3, score, np.nan)
+    for refused in ("score", "name", half_steps, missing, np.arange(N), score.astype(np.float32)):
+        for groups in (None, np.arange(N)):
+            with raises(ArgumentError):
+                source.split([0.5, 0.5], 1, stratify=refused, groups=groups)
+    ranges = np.digitize(score, np.quantile(score, [0.25, 0.5, 0.75]))
+    for part in rows_of(source.split([0.5, 0.5], 1, stratify=ranges)):
+        assert np.isin(np.bincount(ranges[part]), [2, 3]).all()
+    steps = np.unique(half_steps, return_inverse=True)[1]
+    assert [np.bincount(steps[part]).tolist() for part in rows_of(source.split([0.5, 0.5], 1, stratify=steps))] == [
+        [5, 5], [5, 5]
+    ]  # fmt: skip
+    whole = np.where(np.arange(N) % 2, 1.0, np.nan)  # whole numbers, as pandas holds classes of which some are missing
+    assert rows_of(source.split([0.5, 0.5], 1, stratify=whole)) == rows_of(
+        source.split([0.5, 0.5], 1, stratify=np.where(np.arange(N) % 2, 1, 2))
+    )
+    assert rows_of(source.take(1).split([1.0], 1, stratify=[0])) == [[0]]
+
+
 def test_splits_without_groups_are_those_of_before() -> None:
     """A seed names a split for ever."""
     source = bu.ArrayDataSource([np.arange(12)])
