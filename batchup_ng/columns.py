@@ -15,6 +15,12 @@ from . import validation
 from .batch import lengths
 from .errors import ArgumentError, ArgumentTypeError, MapResultError
 
+ANNOTATIONS = {
+    "boxes": "boxes", "bbox": "boxes", "bboxes": "boxes", "mask": "masks", "masks": "masks", "keypoints": "keypoints",
+}  # fmt: skip
+"""Names of columns whose values are in the pixels of an image, as our readers and most data sets call them. The values
+are the options of ``augment.compose`` that move these columns with the image."""
+
 
 class Places(tuple[int, ...]):
     """The form of tuples whose columns have names too, as from ``from_folder``.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import stack
-from ..columns import column_names
+from ..columns import ANNOTATIONS, column_names
 from ..errors import ArgumentError, ArgumentTypeError
 from ..validation import not_negative, one_of, true_or_false
 from .annotations import Annotations, Boxes, Keypoints
@@ -19,9 +19,6 @@ from .ranges import number
 
 OF_BOXES = ("labels", "difficult", "iscrowd")
 """The columns of a dict that belong to the boxes by default: those of ``from_coco``, ``from_yolo`` and ``from_voc``."""
-
-MOVED = {"boxes": "boxes", "masks": "masks", "mask": "masks", "keypoints": "keypoints"}
-"""The columns of a dict that must move with the images, as those of our readers, and the option that each needs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,12 +121,14 @@ class AnnotationColumns:
     def refuse_unmoved(self, parts: Collection[Any], operation: str) -> None:
         """Refuse columns of a dict that no option names, and that would not move with the images."""
         for column in self._unnamed(parts):
-            if option := MOVED.get(column):
-                per_box = self.boxes is not None and column != "mask"
-                of_boxes = f", if it has a row for each box box_labels=['labels', {column!r}] too" * per_box
+            if option := ANNOTATIONS.get(column):
+                per_box = self.boxes is not None and option != "boxes" and column != "mask"
+                further = f", if it has a row for each box box_labels=['labels', {column!r}] too" * per_box
+                if column in ("bbox", "bboxes"):
+                    further = " and box_format='xywh' if they are left, top, width, height as in COCO"
                 raise ArgumentError(
                     f"{option} must be given for the batch's part {column!r}, which would not move with the images; "
-                    f"pass compose({operation}, {option}={column!r}){of_boxes}, or leave it out by "
+                    f"pass compose({operation}, {option}={column!r}){further}, or leave it out by "
                     f"source.drop({column!r})"
                 )
 

@@ -224,8 +224,9 @@ class compose(Operation):
     Raises:
         ArgumentError: an operation follows ``normalize``, or cannot move annotations, as ``mixup``; options contradict
             each other; in a call: the batch has no such part, or one of another shape, or a dict has a part
-            ``"boxes"``, ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and an operation moves the
-            images, or with `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out.
+            ``"boxes"``, ``"bbox"``, ``"bboxes"``, ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and
+            an operation moves the images, or with `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that
+            `box_labels` leaves out.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 

@@ -10,10 +10,11 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..accessors.annotated_images import refuse_annotations
 from ..accessors.cached import Cached
 from ..accessors.pictures import ADVICE_ON_PICTURE_OPTIONS, Pictures
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
-from ..columns import column_names
+from ..columns import Places, column_names
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
 from ..graph.node import Node, nodes_of
@@ -45,7 +46,9 @@ def with_images(
 
     Raises:
         ArgumentError: no column has images; they are cached; an option has an invalid value; `crop` would draw
-            for several columns on their own, without `on`; or there is no column `on`, or a map makes it.
+            for several columns on their own, without `on`; there is no column `on`, or a map makes it; or `size` or
+            `crop` would not move the columns ``"boxes"``, ``"bbox"``, ``"bboxes"``, ``"mask"``, ``"masks"`` or
+            ``"keypoints"``.
         ArgumentTypeError: no option is given, or one is of a wrong kind; or a pool or a custom source reads the
             images.
     """
@@ -59,6 +62,9 @@ def with_image_options(node: Node, on: Any, options: Mapping[str, Any]) -> Node:
     """Return `node` over images that are decoded with other options."""
     if not options:
         raise ArgumentTypeError("with_images must be given an option to change, such as crop='random'")
+    for option in ("size", "crop"):
+        if options.get(option) is not None:
+            refuse_annotations(option, _named_columns(node))
     chosen = None if on is None else [id(column) for name in column_names("on", on) for column in _columns(node, name)]
     made = _remade(node, chosen, options, {})
     if made is node:
@@ -88,6 +94,18 @@ def _remade(
             same = all(new is old for new, old in zip(after, before, strict=True))
             done[id(node)] = node, node if same else node.with_children(after)
     return done[id(node)][1]
+
+
+def _named_columns(node: Node) -> dict[str, Any]:
+    """Return the arrays and accessors below `node` by their names, without those that its batches lack."""
+    form = node.form()
+    shown = form.names if isinstance(form, Places) else form
+    found: dict[str, Any] = {}
+    for each in nodes_of(node):
+        if isinstance(each, ArraysNode):
+            places = each.places or {} if each.names is None else {name: at for at, name in enumerate(each.names)}
+            found |= {name: each.data[at] for name, at in places.items() if shown is None or name in shown}
+    return found
 
 
 def _columns(node: Node, name: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..accessors.annotated_images import refuse_annotations
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text
@@ -58,7 +59,8 @@ def from_table(
         image: The column of the paths; or of the encoded images, ``bytes`` or dicts ``{"bytes": ..., "path": ...}`` as
             Hugging Face stores them, which :class:`~batchup_ng.ImageBytes` reads.
         label: The column of the labels.
-        size: Size of the images, as for :class:`~batchup_ng.ImageFiles`.
+        size: Size of the images, as for :class:`~batchup_ng.ImageFiles`. Leave it out if `columns` has boxes, masks or
+            keypoints, and map ``augment.letterbox`` or ``augment.resize``, which move them.
         separator: Text between the classes of a sample: ``"|"``, ``" "``. Spaces around classes do not count. If it is
             None and most labels contain one of ``|;,``, the report says so.
         columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype. Other numbers
@@ -82,8 +84,9 @@ def from_table(
     Raises:
         ArgumentTypeError: `table` is no table, or a column has values that cannot be labels or paths.
         ArgumentError: there is no such column, no row is left, a label is missing or not in `class_names`, a file is
-            missing, the table has none of the paths in `exclude`, or two columns of the dicts would have one name.
-            Errors number rows from 0.
+            missing, the table has none of the paths in `exclude`, two columns of the dicts would have one name, or
+            images are resized and `columns` has ``"boxes"``, ``"bbox"``, ``"bboxes"``, ``"mask"``, ``"masks"`` or
+            ``"keypoints"`` with lists of numbers. Errors number rows from 0.
         ModuleNotFoundError: narwhals is not installed. All tables but a dict need it.
 
     >>> source = from_table({"path": ["a.png", "b.png"], "label": ["cat", "dog"]}, label="label", missing="ignore")
@@ -128,6 +131,8 @@ def from_table(
     if encoded and images is ImageFiles:
         images = ImageBytes
     pictures = opened(images, values if encoded else PackedPaths(taken), size)
+    if size is not None or getattr(pictures, "have_size", False):
+        refuse_annotations("size", dict(zip(columns, further, strict=True)))
     given = [image, *([] if label is None else [label]), *columns]
     known = NAMED_COLUMNS[: 1 + len(labels)]
     if as_dict:

@@ -109,7 +109,7 @@ def test_parts_that_do_not_fit_are_refused(case: str) -> None:
         augment.compose(augment.flip(), **options)(**given, rng=rng(2))
 
 
-@pytest.mark.parametrize("name", ["boxes", "mask", "masks", "keypoints"])
+@pytest.mark.parametrize("name", ["boxes", "bbox", "bboxes", "mask", "masks", "keypoints"])
 def test_parts_that_would_not_move_with_the_images_are_refused(name: str) -> None:
     parts = {"image": images(2), name: [np.zeros((1, 4))] * 2}
     source = bu.ArrayDataSource(parts)

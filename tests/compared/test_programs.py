@@ -28,7 +28,7 @@ NEEDS_OF_PROGRAMS = {
     f"{task}_{library}": ("pandas",)
     for task in ("columns", "lengths", "boxes")
     for library in ("torch", "tf_data", "grain")
-} | {"boxes_batchup_ng": ("narwhals", "pandas")}
+} | {"boxes_batchup_ng": ("cv2", "narwhals", "pandas")}
 TOGETHER = (("batchup_ng",), ("torch", "hugging_face"), ("tf_data",), ("grain",))
 """Libraries that share an interpreter, since they import the same."""
 LONGEST = 800

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import batchup_ng as bu
+from batchup_ng import augment
 from tests.datasets.table_helpers import KINDS, PATHS, TABLE, each_kind, unchecked, write_pictures
 from tests.messages import raises
 
@@ -54,7 +57,7 @@ def test_rows_that_are_left_out_have_no_lists(tmp_path: Path) -> None:
 
 def test_dicts_are_the_tuples_by_name_in_every_pool(pools: list[Any], tmp_path: Path) -> None:
     write_pictures(tmp_path)
-    options: dict[str, Any] = {"label": "kind", "size": 2, "root": tmp_path, "columns": ["id", "boxes"]}
+    options: dict[str, Any] = {"label": "kind", "root": tmp_path, "columns": ["id", "boxes"]}
     tuples, dicts = (bu.from_table({**TABLE, **LISTS}, **options, as_dict=as_dict) for as_dict in (False, True))
     assert (list(dicts.columns), dicts.class_names) == (["image", "label", "id", "boxes"], tuples.class_names)
     np.testing.assert_array_equal(dicts.labels, tuples.labels)
@@ -65,6 +68,57 @@ def test_dicts_are_the_tuples_by_name_in_every_pool(pools: list[Any], tmp_path: 
             np.testing.assert_array_equal(batch["image"], image)
             np.testing.assert_array_equal((batch["label"], batch["id"]), (label, number))
             assert [each.tolist() for each in batch["boxes"]] == [each.tolist() for each in boxes]
+
+
+OF_IMAGES: dict[str, Any] = {
+    "boxes": [[[50, 25, 100, 50]], []], "bbox": np.ones((2, 4)), "bboxes": [[1, 2, 3, 4], [1, 2, 3, 4]],
+    "mask": [[[0, 1], [1, 0]]] * 2, "masks": np.zeros((2, 1, 3, 3)), "keypoints": [[[1, 2]], [[3, 4], [5, 6]]],
+}  # fmt: skip
+OTHER: dict[str, Any] = {"boxes": [2, 0], "mask": ["a.png", "b.png"], "masks": [[1, 1], [1]], "bbox": [0.5, 1.5]}
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_annotations_beside_images_that_are_resized_alone_are_refused(name: str, tmp_path: Path) -> None:
+    write_pictures(tmp_path, PATHS[:2])
+    table = {"path": PATHS[:2], "n": [1, 2], name: OF_IMAGES[name]}
+    sized = functools.partial(bu.ImageFiles, size=8, crop="center")
+    for as_dict in (False, True):
+        given = functools.partial(bu.from_table, table, root=tmp_path, columns=["n", name], as_dict=as_dict)
+        for options in ({"size": 2}, {"images": sized}):
+            with raises(bu.ArgumentError):
+                given(**options)
+        source = given()
+        for chain in (source, source.split([0.5], 1)[0], source.zip(bu.ArrayDataSource({"m": np.arange(2)}))):
+            for options in ({"size": 2}, {"size": 2, "crop": "random"}):
+                with raises(bu.ArgumentError):
+                    chain.with_images(**options)
+        assert np.shape(source.with_images(mode="L", size=None)[0]["image" if as_dict else 0]) == (2, 3)
+    by_hand = bu.ArrayDataSource({"image": sized([str(tmp_path / path) for path in PATHS[:2]]), name: OF_IMAGES[name]})
+    with raises(bu.ArgumentError):
+        by_hand.with_images(crop="random")
+    plain = source.drop(name)
+    assert plain.with_images(size=4)[0]["image"].shape == (4, 4, 3)
+    with raises(bu.ArgumentError):
+        plain.with_column(name, OF_IMAGES[name]).with_images(size=4)
+    renamed = {"path": PATHS[:2], f"{name}_of_small": OF_IMAGES[name]}
+    assert bu.from_table(renamed, size=2, root=tmp_path, columns=[f"{name}_of_small"])[0][0].shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_columns_with_such_names_that_are_no_annotations_are_taken(name: str) -> None:
+    table = {"path": PATHS[:2], name: OTHER[name]}
+    source = unchecked(table, size=2, columns=[name], as_dict=True).with_images(crop="random")
+    assert len(source) == 2
+
+
+def test_boxes_in_the_pixels_of_the_files_are_resized_with_their_images(tmp_path: Path) -> None:
+    Image.new("RGB", (200, 100)).save(tmp_path / "w.png")
+    table = {"path": ["w.png"], "boxes": [[[100, 50, 200, 100]]]}
+    with raises(bu.ArgumentError):
+        bu.from_table(table, root=tmp_path, size=50, columns=["boxes"], as_dict=True)
+    source = bu.from_table(table, root=tmp_path, columns=["boxes"], as_dict=True)
+    chain = augment.compose(augment.resize(50), augment.flip(p=1.0), boxes="boxes")
+    assert source.map(chain)[:]["boxes"][0].tolist() == [[0, 25, 25, 50]]
 
 
 def test_two_columns_of_one_name_in_a_dict_are_refused() -> None:
