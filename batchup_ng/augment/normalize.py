@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -26,6 +26,10 @@ class OfImages(Protocol):
         """Return mean and std, each a number or a list with one per channel. Those of `uint8` are for 0 to 1."""
         ...
 
+    def of_images(self) -> Any:
+        """Return the statistics of the images themselves, with the attributes `dtype`, `min` and `max`."""
+        ...
+
 
 @names_checked
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class normalize(Operation):
 
     `uint8` images are first divided by 255: `mean` and `std` are for values from 0 to 1, as published for data sets.
     `float32` images are not divided. It draws nothing: alone, it only needs ``source.map(normalize(mean, std))``.
+
+    With statistics, the images must be in their unit. Statistics of `uint8` are only for `uint8` images, because
+    `float32` images may go to 1 or to 255. Statistics of floats are only for `float32` images, unless all floats are
+    from 0 to 1.
 
     >>> normalize(0.5, 0.5)(np.array([[[0, 255]]], np.uint8))[0].tolist()
     [[[[-1.0], [1.0]]]]
@@ -46,7 +54,8 @@ class normalize(Operation):
         dtype: ``"float32"`` or ``"float16"``.
 
     Raises:
-        ArgumentError: an argument breaks a rule; in a call: the images have another number of channels.
+        ArgumentError: an argument breaks a rule; in a call: the images have another number of channels, or may be in
+            another unit than the statistics.
         ArgumentTypeError: `mean` or `std` is not made of numbers.
     """
 
@@ -55,6 +64,7 @@ class normalize(Operation):
     _: KW_ONLY
     layout: str = "NHWC"
     dtype: Any = "float32"
+    image_dtype: str | None = field(default=None, init=False, repr=False)  # of the images that `mean` and `std` are for
     random: ClassVar[bool] = False
     last = True
 
@@ -66,7 +76,11 @@ class normalize(Operation):
         one_of("layout", self.layout, ("NHWC", "NCHW"))
         one_of("dtype", np.dtype(self.dtype).name, ("float32", "float16"))
         if isinstance(self.mean, OfImages) and self.std is None:
-            mean, std = self.mean.for_images()
+            of_images, (mean, std) = self.mean.of_images(), self.mean.for_images()
+            if of_images.dtype == "uint8":
+                object.__setattr__(self, "image_dtype", "uint8")
+            elif not (np.all(of_images.min >= 0) and np.all(of_images.max <= 1)):
+                object.__setattr__(self, "image_dtype", "float32")
             object.__setattr__(self, "mean", mean)
             object.__setattr__(self, "std", std)
         for name in ("mean", "std"):
@@ -81,6 +95,12 @@ class normalize(Operation):
         """Draw nothing."""
 
     def apply(self, images: np.ndarray, labels: Any, drawn: Any) -> tuple[np.ndarray, Any]:
+        if self.image_dtype not in (None, images.dtype.name):
+            raise ArgumentError(
+                f"images must be {self.image_dtype} for these statistics, not {images.dtype}, which may be in another "
+                f"unit; compute the statistics of the source whose images come here, bu.statistics(source), or pass "
+                f"numbers in the unit of the images: normalize(mean, std), from 0 to 1 for uint8"
+            )
         n, height, width, channels = images.shape
         pixels, last = height * width, self.layout == "NHWC"
         out = BATCH_MEMORY.empty(

@@ -92,6 +92,10 @@ class ColumnStatistics:
         mean, std = np.asarray(self.mean, np.float64), np.asarray(self.std, np.float64)
         return mean, np.where(std == 0, 1.0, std)
 
+    def of_images(self) -> ColumnStatistics:
+        """Return this column."""
+        return self
+
     def for_images(self) -> tuple[Any, Any]:
         """Return mean and std as ``augment.normalize`` takes them: of `uint8` images, for values from 0 to 1."""
         mean, std = self.mean_and_std()

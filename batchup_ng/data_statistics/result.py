@@ -46,18 +46,20 @@ class Statistics(Mapping[Any, ColumnStatistics]):
     def for_images(self) -> tuple[Any, Any]:
         """Return mean and std of the images as ``augment.normalize`` takes them: see
         :meth:`ColumnStatistics.for_images`.
-
-        The images are the column ``"image"``, else the only column with statistics of channels.
         """
+        return self.of_images().for_images()
+
+    def of_images(self) -> ColumnStatistics:
+        """Return the column of images: ``"image"``, else the only column with statistics of channels."""
         if "image" in self._columns:
-            return self._columns["image"].for_images()
+            return self._columns["image"]
         images = [column for column in self._columns.values() if column.axis == "channels"]
         if len(images) != 1:
             raise ArgumentError(
                 f"stats must have one column of images, and the columns are {list(self._columns)}; pass one of them: "
                 f"stats['photo']"
             )
-        return images[0].for_images()
+        return images[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a JSON file. :meth:`load` returns equal statistics. Other files at `path` are replaced."""

@@ -20,6 +20,9 @@ from .result import Statistics
 class standardize:
     """A function for ``source.map`` that returns ``(x - mean) / std`` of columns. A std of 0 counts as 1.
 
+    The values must be in the unit of the statistics. `uint8` and floats are usually in different ones, 0 to 255 and
+    0 to 1, so statistics of one are refused for a column of the other.
+
     Without `columns`, it takes all columns of a batch and standardises the columns of floats in `stats`. The others
     stay as they are: integers may be classes. With `columns`, it standardises these. If a batch is a dict, it finds
     them by name. If it is called by place, it takes these columns only, in this order. With the statistics of one
@@ -37,7 +40,8 @@ class standardize:
         dtype: ``"float32"``, ``"float64"`` or ``"float16"``: the dtype of the results. They are computed in float64.
 
     Raises:
-        ArgumentError: `columns` are not in `stats`, or without `columns` it has none of floats.
+        ArgumentError: `columns` are not in `stats`, or without `columns` it has none of floats; in a call: a column of
+            floats was `uint8` in `stats`, or the other way round.
         ArgumentTypeError: `stats` are no statistics, or a column holds strings.
     """
 
@@ -54,6 +58,7 @@ class standardize:
             self._in_order = column_names("columns", columns)
             for name in self._in_order:
                 one_of("columns", name, stats)
+        self._dtypes = {name: one.dtype for name, one in stats.items()}
         names = self._in_order or [name for name in stats if stats[name].dtype == "float64"]
         if not names:
             raise ArgumentError("columns must name columns of stats here, since none of them holds floats")
@@ -100,12 +105,22 @@ class standardize:
     def __repr__(self) -> str:
         return f"standardize({', '.join(map(repr, self._numbers))})"
 
+    def _check_unit(self, name: Any, column: np.ndarray) -> None:
+        """Refuse floats for statistics of `uint8`, and the reverse."""
+        pair = {self._dtypes[name] == "uint8": self._dtypes[name], column.dtype == np.uint8: column.dtype.name}
+        if column.size and len(pair) == 2 and np.dtype(pair[False]).kind == "f":
+            raise ArgumentError(
+                f"column {name!r} must be {self._dtypes[name]}, as in stats, not {column.dtype}, which may be in "
+                f"another unit; compute stats from the source as it is before this map: bu.statistics(source)"
+            )
+
     def _standardized(self, name: Any, column: Any) -> Any:
         if name not in self._numbers:
             return column
         mean, std = self._numbers[name]
         if isinstance(column, list):
             return [self._standardized(name, np.asarray(each)) for each in column]
+        self._check_unit(name, np.asarray(column))
         result = np.subtract(column, mean, dtype=np.float64)
         result /= std
         return result.astype(self.dtype)

@@ -71,6 +71,41 @@ def test_what_cannot_be_standardised_is_refused() -> None:
         bu.standardize(stats, ["age", "far"])(np.zeros(3))
 
 
+def test_statistics_are_for_images_of_their_own_unit(pools: list[Any]) -> None:
+    image = columns()["image"]
+    bytes_, to_255, to_1 = (bu.ArrayDataSource({"image": each}) for each in (
+        image, image.astype(np.float32), (image / 255).astype(np.float32)
+    ))  # fmt: skip
+    sources = [bytes_, to_255, to_1]
+    pairs = {(0, 0): True, (0, 1): False, (0, 2): False, (1, 0): False, (1, 1): True, (2, 0): True, (2, 2): True}
+    for (of, to), taken in pairs.items():
+        stats = bu.statistics(sources[of])
+        for given in (stats, stats["image"]):
+            mapped = sources[to].map(augment.normalize(given, layout="NCHW"))
+            if not taken:
+                for over in (mapped, pools[0].parallel_data_source(mapped)):
+                    with raises(ArgumentError):
+                        next(over.batch_iterator(60))
+            else:
+                made = mapped[:]["image"]
+                np.testing.assert_allclose((made.mean((0, 2, 3)), made.std((0, 2, 3)) - 1), 0, atol=1e-4)
+    mean, std = bu.statistics(bytes_).for_images()
+    np.testing.assert_allclose(to_1.map(augment.normalize(mean, std))[:]["image"].mean((0, 1, 2)), 0, atol=1e-4)
+
+
+def test_columns_of_another_unit_are_not_standardised() -> None:
+    counts = np.arange(60, dtype=np.uint8)
+    stats = {kind: bu.statistics({"n": counts.astype(kind)}) for kind in ("uint8", "int64", "float32")}
+    for of, to in (("uint8", "float32"), ("uint8", "float64"), ("float32", "uint8")):
+        for column in (counts.astype(to), [counts[:2].astype(to), counts[2:].astype(to)]):
+            with raises(ArgumentError):
+                bu.standardize(stats[of], "n")(n=column)
+    for of, to in (("uint8", "uint8"), ("uint8", "int64"), ("int64", "float64"), ("float32", "int64")):
+        made = bu.standardize(stats[of], "n")(n=counts.astype(to))["n"]
+        np.testing.assert_allclose((made.mean(), made.std()), (0, 1), atol=1e-6)
+    assert bu.standardize(stats["uint8"], "n")(n=[counts[:2], []])["n"][1].shape == (0,)
+
+
 def test_images_are_normalised_by_statistics() -> None:
     data = columns()
     stats, image = bu.statistics(data), data["image"] / 255
@@ -80,7 +115,7 @@ def test_images_are_normalised_by_statistics() -> None:
     floats = bu.statistics([image.astype(np.float32)])
     np.testing.assert_allclose(augment.normalize(floats).mean, image.mean((0, 1, 2)), rtol=1e-6)
     black = augment.normalize(bu.statistics([np.zeros((3, 2, 2, 1), np.uint8)]))
-    assert black == augment.normalize((0.0,), (1.0,))
+    assert (black.mean, black.std) == ((0.0,), (1.0,))
     with raises(bu.ArgumentError):
         augment.normalize(bu.statistics(data, ["age", "gray"]))
     with raises(bu.ArgumentTypeError):
