@@ -107,10 +107,14 @@ class AnnotationColumns:
             self._take_keypoints(parts, shapes, taken)
         return taken
 
-    def put_into(self, parts: dict[Any, Any], moved: Annotations) -> None:
-        """Replace the columns of a batch by annotations that were moved, without those that are no longer visible."""
+    def put_into(self, parts: dict[Any, Any], moved: Annotations, image: Any) -> None:
+        """Replace the columns of a batch by annotations that were moved, without those that are no longer visible.
+
+        `image` is the column of the images.
+        """
         moved.drop(self.min_area, self.min_visibility)
         if moved.boxes is not None:
+            self._refuse_left_behind(parts, len(moved.boxes.image), image)
             corners = box_convert(moved.boxes.corners, "xyxy", self.box_format).astype(np.float32)
             parts[_key(parts, "boxes", self.boxes)] = moved.split(corners, moved.boxes.image)
         if moved.keypoints is not None:
@@ -120,7 +124,7 @@ class AnnotationColumns:
 
     def refuse_unmoved(self, parts: Collection[Any], operation: str) -> None:
         """Refuse columns of a dict that no option names, and that would not move with the images."""
-        for column in self._unnamed(parts):
+        for column in self.unnamed(parts):
             if option := ANNOTATIONS.get(column):
                 per_box = self.boxes is not None and option != "boxes" and column != "mask"
                 further = f", if it has a row for each box box_labels=['labels', {column!r}] too" * per_box
@@ -132,18 +136,35 @@ class AnnotationColumns:
                     f"source.drop({column!r})"
                 )
 
-    def _unnamed(self, parts: Collection[Any]) -> list[Any]:
+    def unnamed(self, parts: Collection[Any]) -> list[Any]:
         """Return the parts of a batch that no option names, nor their place."""
         named = {column for option in ("boxes", "box_labels", "masks", "keypoints") for column in self.names(option)}
         return [column for place, column in enumerate(parts) if not named & {column, place}]
 
     def _refuse_undropped(self, parts: Mapping[Any, Any]) -> None:
         """Refuse columns of the readers that belong to boxes, and that no option names."""
-        for column in self._unnamed(parts) if self.boxes is not None else ():
+        for column in self.unnamed(parts) if self.boxes is not None else ():
             if column in OF_BOXES and self.names("box_labels"):
                 raise ArgumentError(
                     f"box_labels must name the batch's part {column!r} too, whose rows would not be dropped with their "
                     f"boxes; add it to {self.names('box_labels')}, or leave it out by source.drop({column!r})"
+                )
+
+    def _refuse_left_behind(self, parts: Mapping[Any, Any], kept: int, image: Any) -> None:
+        """Refuse a column with a row for each box, by its lengths, that no option names, if boxes were dropped."""
+        boxes = parts[_key(parts, "boxes", self.boxes)]
+        counts = [len(each) for each in boxes]
+        if sum(counts) == kept or (self.box_labels is not None and not self.names("box_labels")):
+            return
+        alike = type(boxes) is list, counts  # lists beside a list, an array beside an array
+        others = {image, *OF_BOXES, *self.names("keypoint_labels")}
+        for column in self.unnamed(parts):
+            if column not in others and alike == (type(parts[column]) is list, _lengths(parts[column])):
+                named = self.names("box_labels") or [each for each in OF_BOXES if each in parts]
+                raise ArgumentError(
+                    f"box_labels must name the batch's part {column!r} too if it belongs to the boxes: it has a row "
+                    f"for each box, and boxes are dropped here; pass compose(..., box_labels={[*named, column]!r}). "
+                    f"If it does not belong to them, leave it out of the map's columns: on=[...]"
                 )
 
     def _take_boxes(self, parts: Mapping[Any, Any], shapes: np.ndarray, taken: Annotations) -> None:
@@ -201,6 +222,14 @@ def place_among(option: str, chosen: Any, columns: Sequence[Any], default: str |
             f"it there too"
         )
     return columns.index(chosen) if isinstance(chosen, str) else chosen
+
+
+def _lengths(column: Any) -> list[int] | None:
+    """Return the number of rows that a part has for each image; None if one has no rows."""
+    rows = list(column) if isinstance(column, (list, np.ndarray)) else []
+    if not rows or not all(isinstance(each, (list, tuple)) or getattr(each, "ndim", 0) for each in rows):
+        return None
+    return [len(each) for each in rows]
 
 
 def _key(parts: Mapping[Any, Any], option: str, chosen: Any) -> Any:

@@ -36,14 +36,16 @@ class Operation:
     """A function of a batch, for ``source.map(operation)``.
 
     It takes the parts of a batch, by place or by name, and returns the same parts with the images changed. The images
-    are the part ``"image"`` of a dict, else the first part: an array ``(n, height, width, channels)``, or ``(n, height,
-    width)``, which becomes ``(n, height, width, 1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains
-    operations, and takes the name or place of the images if another part has them. Results that `uint8` cannot hold are
-    rounded and clipped; `float32` is not clipped.
+    are the first part of a tuple, and the part ``"image"`` of a dict, or the only part of a dict that looks like
+    images: an array ``(n, height, width, channels)``, or ``(n, height, width)``, which becomes ``(n, height, width,
+    1)``; of `uint8`, or of `float32` in any range. :class:`compose` chains operations, and takes the name or place of
+    the images if another part has them. Results that `uint8` cannot hold are rounded and clipped; `float32` is not
+    clipped.
 
     Raises:
         ArgumentTypeError: the images are no such array, or a call without ``rng=`` needs random numbers.
-        ArgumentError: the images have a shape that the operation cannot take.
+        ArgumentError: the images have a shape that the operation cannot take; or a dict without ``"image"`` has several
+            parts, and none or several look like images.
     """
 
     numbers: int = 0  # draws per sample
@@ -198,8 +200,8 @@ class compose(Operation):
     Args:
         *operations: Operations of this module. An inner ``compose`` is replaced by its operations. ``normalize`` is the
             last one. Your own functions go before or after the chain, by ``source.map``.
-        image: The part of a batch with the images: its name, or its place from 0. Default: ``"image"`` of a dict, else
-            the first.
+        image: The part of a batch with the images: its name, or its place from 0. Default: ``"image"`` of a dict, or
+            its only part that looks like images: four axes, or three of `uint8` or `float32`; the first of a tuple.
         label: The part with the labels, which ``mixup`` and ``cutmix`` change. Default: ``"label"`` of a dict, else the
             second.
         boxes: The part with boxes, which has an array ``(k, 4)`` of finite numbers for each image: a list, an array of
@@ -208,7 +210,8 @@ class compose(Operation):
             ``"cxcywh"``: x and y of the centre, width, height. In pixels. The result has the same format.
         box_labels: The parts with a row for each box, ``(k, ...)`` for each image. Rows of dropped boxes are dropped.
             The results are lists of arrays. Default: ``"labels"``, ``"difficult"`` and ``"iscrowd"``, if a dict has
-            them.
+            them. ``[]``: none. If boxes of a batch are dropped, and another part has as many rows as boxes for each
+            image, it must be named here, or be left out of ``map(chain, on=[...])``.
         min_area: The least area that a box keeps, in square pixels of the result.
         min_visibility: The least share of its area that a box keeps, 0 to 1.
         masks: The parts with masks, of integers or other numbers: ``(n, height, width)`` or ``(n, height, width,
@@ -226,7 +229,7 @@ class compose(Operation):
             each other; in a call: the batch has no such part, or one of another shape, or a dict has a part
             ``"boxes"``, ``"bbox"``, ``"bboxes"``, ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and
             an operation moves the images, or with `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that
-            `box_labels` leaves out.
+            `box_labels` leaves out, or another one with a row for each box while boxes are dropped.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
@@ -307,6 +310,8 @@ class compose(Operation):
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
         parts = dict[Any, Any](named or enumerate(batch))
         place, beside = _part(parts, self.image, "image", 0), _part(parts, self.label, "label", 1)
+        if named and self.image is None and "image" not in named:
+            place = self._only_images(named)
         if place not in parts:
             raise ArgumentError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
@@ -335,8 +340,21 @@ class compose(Operation):
         if labels is not None:
             parts[beside] = labels
         if annotations is not None:
-            self.annotations.put_into(parts, annotations)
+            self.annotations.put_into(parts, annotations, place)
         return parts if named else tuple(parts.values())
+
+    def _only_images(self, parts: Mapping[str, Any]) -> str:
+        """Return the part of a dict without ``"image"`` that has the images. Refuse to guess among several."""
+        known = {"label", self.label}
+        found = [name for name in self.annotations.unnamed(parts) if name not in known and _like_images(parts[name])]
+        if len(found) != 1 and len(parts) > 1:
+            first = max(found, key=lambda name: _axes(parts[name])[0]) if found else next(iter(parts))
+            told = f"{found} look like images" if found else f"none of {list(parts)} looks like images"
+            raise ArgumentError(
+                f"image must be the name of the part with images, for the batch has no part 'image', and {told}; pass "
+                f"compose(..., image={first!r}), or to map on={first!r}"
+            )
+        return found[0] if found else next(iter(parts))
 
     def __repr__(self) -> str:
         options: dict[str, tuple[Any, Any]] = {"image": (self.image, None), "label": (self.label, None)}
@@ -353,6 +371,19 @@ def _part(parts: dict[Any, Any], chosen: int | str | None, name: str, place: int
     if chosen is None and name in parts:
         return name
     return next(islice(parts, place if chosen is None else chosen, None), None)  # counts the parts that have names too
+
+
+def _like_images(column: Any) -> bool:
+    """Return whether a part may be images: of four axes, or of three and the dtype of images."""
+    axes, dtype = _axes(column)
+    return axes == 4 or (axes == 3 and dtype in (np.uint8, np.float32))
+
+
+def _axes(column: Any) -> tuple[int, Any]:
+    """Return the number of axes of a part, and its dtype. A list of arrays has one axis more than they have."""
+    listed = isinstance(column, list)
+    first: Any = column[0] if listed and column else column
+    return getattr(first, "ndim", 0) + listed, getattr(first, "dtype", None)
 
 
 def _sizes(images: Any) -> list[tuple[int, int]]:

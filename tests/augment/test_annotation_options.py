@@ -125,6 +125,51 @@ def test_parts_that_would_not_move_with_the_images_are_refused(name: str) -> Non
         next(source.map(operation, on="image").batch_iterator(2, shuffle=1))
 
 
+CLASSES: dict[str, Any] = {
+    "arrays": [np.array([3, 4]), np.array([5])], "lists": [[3, 4], [5]],
+    "rows": [np.zeros((2, 3)), np.zeros((1, 3), np.uint8)], "texts": [["cat", "dog"], ["cat"]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_column_with_a_row_for_each_box_is_dropped_with_them_or_refused(kind: str) -> None:
+    """Where a box is dropped: not in a batch that keeps all, nor where one sample has another number of rows."""
+    outside, inside = [[0, 0, 9, 9], [900, 0, 950, 9]], [[1, 1, 5, 5]]
+    cls = CLASSES[kind]
+    for boxes in ([outside, inside], [np.array(outside), np.array(inside)]):
+        source = bu.ArrayDataSource({"image": images(2), "n": np.arange(2)})
+        source = source.map(lambda n: ([boxes[i] for i in n], [cls[i] for i in n]), on="n", out=["boxes", "cls"])  # noqa: B023
+        chain = augment.compose(augment.flip(), boxes="boxes")
+        more = {"labels": [[1, 2], [3]], "image": images(2), "boxes": boxes, "cls": cls}
+        for call in (
+            lambda: source.map(chain)[:],  # noqa: B023
+            lambda: augment.compose(augment.flip(), boxes="boxes", box_labels=["labels"])(**more, rng=rng(2)),  # noqa: B023
+            lambda: augment.compose(augment.flip(), boxes=1)(images(2), boxes, cls, rng=rng(2)),  # noqa: B023
+        ):
+            with raises(ArgumentError):
+                call()
+        named = source.map(augment.compose(augment.flip(), boxes="boxes", box_labels=["cls"]))[:]
+        assert [len(rows) for rows in named["cls"]] == [len(rows) for rows in named["boxes"]] == [1, 1]
+        for other in (source.map(chain, on=["image", "boxes"]), source.map(
+            augment.compose(augment.flip(), boxes="boxes", box_labels=[])
+        )):  # fmt: skip
+            assert [len(rows) for rows in other[:]["cls"]] == [2, 1]
+        assert len(source.map(chain)[1:]["boxes"][0]) == 1
+        longer = [*cls[:1], [*cls[1], *cls[1]]]
+        made = chain(image=images(2), boxes=boxes, cls=longer, rng=rng(2))
+        assert made["cls"] is longer
+
+
+def test_arrays_with_a_row_for_each_box_are_refused_beside_an_array_of_boxes() -> None:
+    boxes = np.array([[[0, 0, 9, 9], [900, 0, 950, 9]]] * 2)
+    chain = augment.compose(augment.flip(), boxes="boxes")
+    with raises(ArgumentError):
+        chain(image=images(2), boxes=boxes, cls=np.zeros((2, 2)), rng=rng(2))
+    others = {"features": np.zeros((2, 3)), "label": np.arange(2), "name": ["ab", "cd"]}
+    assert list(chain(image=images(2), boxes=boxes, **others, rng=rng(2))["boxes"][0].shape) == [1, 4]
+    assert chain(image=images(2), boxes=list(boxes), cls=np.zeros((2, 2)), rng=rng(2))["cls"].shape == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
@@ -142,6 +187,7 @@ def test_columns_of_the_readers_belong_to_the_boxes_by_default() -> None:
     boxes = [np.array([[0, 0, 9, 9], [9, 9, 9.5, 9.5]]), np.array([[1, 1, 5, 5]])]
     flags = [np.array([False, True]), np.array([True])]
     given = {"image": images(2), "boxes": boxes, "labels": [[3, 4], [5]], "difficult": flags, "iscrowd": flags}
+    flags = [np.array([False, True, True]), np.array([True])]
     made = augment.compose(augment.flip(), boxes="boxes")(**given, other=flags, rng=rng(2))
     for name, expected in {"labels": [[3], [5]], "difficult": [[False], [True]], "iscrowd": [[False], [True]]}.items():
         assert [rows.tolist() for rows in made[name]] == expected

@@ -89,6 +89,34 @@ def test_parts_are_given_by_place_or_by_name() -> None:
     assert {name: part.shape for name, part in mixed.items()} == {"z": (6,), "y": (6, 6), "x": x.shape}
 
 
+def test_the_images_of_a_dict_without_image_are_its_only_part_like_them(pools: list[Any]) -> None:
+    photo = np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)
+    flipped = photo[:, :, ::-1]
+    beside = {"id": np.arange(6), "tokens": np.zeros((6, 5)), "embedding": np.zeros((6, 2, 4)), "text": list("abcdef")}
+    flip = augment.flip(p=1.0)
+    source = bu.ArrayDataSource({**beside, "photo": photo, "label": np.arange(6)}).map(flip)
+    for over in (source, *[pool.parallel_data_source(source) for pool in pools]):
+        (batch,) = over.batch_iterator(6)
+        np.testing.assert_array_equal(batch["photo"], flipped)
+        assert batch["embedding"].shape == (6, 2, 4)
+    grey = bu.ArrayDataSource({"id": np.arange(6), "scan": photo[..., 0]}).map(flip)
+    np.testing.assert_array_equal(grey[:]["scan"], flipped[..., :1])
+    files = bu.ArrayDataSource({"id": np.arange(2), "photo": [photo[0], photo[1, :2]]}).map(augment.resize(2))
+    assert files[:]["photo"].shape == (2, 2, 2, 3)
+    masks = bu.ArrayDataSource({"of": photo[..., 0], "photo": photo}).map(augment.compose(flip, masks="of"))
+    np.testing.assert_array_equal(masks[:]["of"], flipped[..., 0])
+
+    two = bu.ArrayDataSource({"f": np.zeros((6, 4, 4), np.float32), "photo": photo})
+    sizes = bu.ArrayDataSource({"x": np.zeros((2, 4, 4), np.uint8), "y": [photo[0], photo[1, :2]]})
+    for refused in (two, two.rename({"f": "x", "photo": "y"}), sizes, bu.ArrayDataSource(beside)):
+        for chain in (flip, augment.compose(flip)):
+            with raises(ArgumentError):
+                refused.map(chain)[:]
+    for chosen in (two.map(augment.compose(flip, image="photo")), two.map(flip, on="photo")):
+        np.testing.assert_array_equal(chosen[:]["photo"], flipped)
+        assert chosen[:]["f"].shape == (6, 4, 4)
+
+
 def test_in_a_source_by_place_and_by_name() -> None:
     x, y = images(10), np.arange(10)
     chain = augment.compose(augment.flip(), augment.random_crop(16, padding=2))
