@@ -316,8 +316,8 @@ class CacheWarning(RuntimeWarning):
 
 
 class SampleWarning(RuntimeWarning):
-    """The error policy left out or replaced samples, or a batch was made at a later try; or an exclusion list has paths
-    that match no file."""
+    """The error policy left out or replaced samples, or a batch was made at a later try; an exclusion list has paths
+    that match no file; or a batch was padded of which all rows are empty lists."""
 
 
 class RepeatedEpochWarning(RuntimeWarning):

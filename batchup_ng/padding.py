@@ -7,6 +7,7 @@ are NumPy arrays, like everything in a batch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from . import batch as nests
 from . import validation
 from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
+from .row_arrays import RowArrays
 
 
 @validation.known_names({})
@@ -32,6 +34,8 @@ def pad_batch(
     axes: int = 1,
     return_lengths: bool = False,
     return_mask: bool = False,
+    shape: Sequence[int | None] | None = None,
+    dtype: Any = None,
 ) -> Any:
     """Return one array from arrays of different lengths, padded to the longest of them.
 
@@ -39,7 +43,8 @@ def pad_batch(
     use :class:`PadColumns`, or the method ``pad`` of a source.
 
     Args:
-        arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
+        arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype. Empty lists
+            take dtype and shape of the others.
         padding_value: Value to pad with. The dtype of the arrays is kept and must be able to hold it.
         padding: ``"longest"``: pad to the longest of the arrays. ``"max_length"``: always pad to `max_length`; then all
             batches have one shape.
@@ -54,14 +59,18 @@ def pad_batch(
         return_mask: Whether to also return a mask, True for values and False for padding: ``(n, longest) bool``, with
             an axis for each of several `axes`. Hugging Face calls it an attention mask; PyTorch's ``key_padding_mask``
             is its opposite.
+        shape: The shape of an array, with None for the first `axes`: ``(None, 4)`` for boxes. Arrays of shape ``(0,)``
+            take it.
+        dtype: The dtype of the result. Whole numbers must fit, floats are rounded. Default: the dtype of the arrays.
 
     Returns:
         The padded array, ``(n, longest, ...)``, a copy. With lengths or a mask, a tuple: array, lengths, mask. For no
-        arrays, a ``float64`` array of length 0. If all are lists without a value, the dtype of `padding_value`.
+        arrays, a ``float64`` array of length 0. If all are empty lists, ``(n, 0)`` of the dtype of `padding_value`, and
+        a :class:`~batchup_ng.SampleWarning` unless `shape` and `dtype` are given.
 
     Raises:
         ArgumentError: the arrays differ in dtype or in any axis but the first `axes`, an array is longer than
-            `max_length`, the dtype cannot hold `padding_value`, or options contradict each other.
+            `max_length`, the dtype cannot hold `padding_value` or an array, or options contradict each other.
         ArgumentTypeError: an option is of the wrong kind.
 
     >>> pad_batch([[1, 2, 3], [4]], padding_value=-1)
@@ -76,7 +85,7 @@ def pad_batch(
     return Padding(
         padding_value=padding_value, padding=padding, max_length=max_length, truncation=truncation,
         pad_to_multiple_of=pad_to_multiple_of, padding_side=padding_side, axes=axes, return_lengths=return_lengths,
-        return_mask=return_mask,
+        return_mask=return_mask, shape=shape, dtype=dtype,
     )(arrays)  # fmt: skip
 
 
@@ -104,6 +113,8 @@ class Padding:
     axes: int
     return_lengths: bool
     return_mask: bool
+    shape: Any
+    dtype: Any
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,6 +125,7 @@ class Padding:
         validation.true_or_false(name("return_mask"), self.return_mask)
         validation.true_or_false(name("truncation"), self.truncation)
         validation.positive_int("axes", self.axes)
+        self._rows()  # checks them
         multiple, most = self._multiple(), self._most()
         if most is None and (self.truncation or self.padding == "max_length"):
             why = f"{name('truncation')}=True" if self.truncation else "padding='max_length'"
@@ -129,7 +141,7 @@ class Padding:
     def __call__(self, arrays: Any) -> Any:
         """Return what :func:`pad_batch` returns."""
         axes, multiple, most = self.axes, self._multiple(), self._most()
-        listed = _as_arrays(arrays, axes)
+        listed, inner, dtype = self._rows().of(arrays, np.asarray(self.padding_value).dtype)
         lengths = np.array([array.shape[:axes] for array in listed], np.int64).reshape(len(listed), axes)
         if most is not None:
             if not self.truncation:
@@ -137,11 +149,8 @@ class Padding:
             lengths = np.minimum(lengths, most)
         longest = most if most is not None and self.padding == "max_length" else lengths.max(axis=0, initial=0)
         widths = (-(-longest // multiple) * multiple).tolist()
-        dtype = _common_dtype(listed)
-        if listed and not any(array.size for array in listed) and not any(hasattr(each, "dtype") for each in arrays):
-            dtype = np.asarray(self.padding_value).dtype  # lists without a value have none
         fill = _as_value(self._name("padding_value"), self.padding_value, dtype) if listed else 0
-        out = np.full((len(listed), *widths, *(listed[0].shape[axes:] if listed else ())), fill, dtype)
+        out = np.full((len(listed), *widths, *inner), fill, dtype)
         mask = np.zeros((len(listed), *widths), bool)
         for array, own, row, row_mask in zip(listed, lengths.tolist(), out, mask, strict=True):
             sides = zip(own, widths, strict=True)
@@ -151,6 +160,9 @@ class Padding:
         if not self.return_lengths and not self.return_mask:
             return out
         return (out, *[lengths if axes > 1 else lengths[:, 0]] * self.return_lengths, *[mask] * self.return_mask)
+
+    def _rows(self) -> RowArrays:
+        return RowArrays(axes=self.axes, shape=self.shape, dtype=self.dtype)
 
     def _name(self, option: str) -> str:
         return self.names.get(option, option)
@@ -222,31 +234,40 @@ class PadColumns:
         return _replaced(named or batch, self.columns, self._padding, self._further)
 
 
-def flat_batch(arrays: Any) -> tuple[np.ndarray, np.ndarray]:
+@validation.known_names({})
+def flat_batch(
+    arrays: Any, *, shape: Sequence[int | None] | None = None, dtype: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return arrays of different lengths one after the other, and where each begins.
 
     PyTorch's nested tensors and :class:`~batchup_ng.Ragged` have this form. To do this with columns of a batch, use
     :class:`FlatColumns`.
 
     Args:
-        arrays: A list, or an array of objects or of equal lengths: n arrays ``(length, ...)`` of one dtype.
+        arrays: As for :func:`pad_batch`.
+        shape: The shape of an array, ``(None, 4)``, as for :func:`pad_batch`.
+        dtype: The dtype of the values, as for :func:`pad_batch`.
 
     Returns:
         The values, ``(total, ...)``, and the offsets, ``(n + 1,) int64``: array i is ``values[offsets[i]:offsets[i +
-        1]]``. For no arrays, ``float64`` values of length 0.
+        1]]``. For no arrays, ``float64`` values of length 0. If all are empty lists, so too, with a
+        :class:`~batchup_ng.SampleWarning` unless `shape` and `dtype` are given.
 
     Raises:
-        ArgumentError: the arrays differ in dtype or in any axis but the first.
-        ArgumentTypeError: `arrays` holds no arrays.
+        ArgumentError: the arrays differ in dtype or in any axis but the first, or do not fit `shape` or `dtype`.
+        ArgumentTypeError: `arrays` holds no arrays, or an option is of the wrong kind.
 
     >>> flat_batch([[1, 2, 3], [], [4]])
     (array([1, 2, 3, 4]), array([0, 3, 3, 4]))
     """
-    listed = _as_arrays(arrays, 1)
-    dtype = _common_dtype(listed)
+    return _flat(RowArrays(shape=shape, dtype=dtype), arrays)
+
+
+def _flat(rows: RowArrays, arrays: Any) -> tuple[np.ndarray, np.ndarray]:
+    listed, inner, dtype = rows.of(arrays, np.float64)
     offsets = np.zeros(len(listed) + 1, np.int64)
     np.cumsum([len(array) for array in listed], out=offsets[1:])
-    values = np.empty((int(offsets[-1]), *(listed[0].shape[1:] if listed else ())), dtype)
+    values = np.empty((int(offsets[-1]), *inner), dtype)
     for array, start, end in zip(listed, offsets.tolist(), offsets[1:].tolist(), strict=False):
         values[start:end] = array
     return values, offsets
@@ -260,11 +281,13 @@ class FlatColumns:
 
     Args:
         *columns: Names of columns, or their places in a tuple, from 0, or from -1 at the end.
+        shape: The shape of a row of each column, ``(None, 4)``, as for :func:`pad_batch`.
+        dtype: The dtype of the values of each column, as for :func:`pad_batch`.
 
     Raises:
         ArgumentError: there are no columns, or one is named twice; in a call: the batch has no such column, it has one
             with the name of the offsets, or its rows differ in dtype or in any axis but the first.
-        ArgumentTypeError: a column is neither name nor place.
+        ArgumentTypeError: a column is neither name nor place, or an option is of the wrong kind.
 
     >>> import batchup_ng as bu
     >>> boxes = bu.Ragged(np.arange(12).reshape(3, 4), offsets=[0, 2, 2, 3])
@@ -274,12 +297,16 @@ class FlatColumns:
     ({'boxes': (3, 4), 'boxes_offsets': (4,), 'image': (3,)}, array([0, 2, 2, 3]))
     """
 
-    def __init__(self, *columns: int | str) -> None:
+    @validation.known_names({})
+    def __init__(
+        self, *columns: int | str, shape: Sequence[int | None] | None = None, dtype: Any = None
+    ) -> None:
         self.columns = tuple(column_names("columns", list(columns)))
+        self._rows = RowArrays(shape=shape, dtype=dtype)
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Return the batch of `samples`, tuples or dicts, with the chosen columns flat."""
-        return _replaced(nests.batch_of(samples), self.columns, flat_batch, ["offsets"])
+        return _replaced(nests.batch_of(samples), self.columns, functools.partial(_flat, self._rows), ["offsets"])
 
 
 def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], further: Sequence[str]) -> Any:
@@ -304,44 +331,6 @@ def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], fu
         twice = next(name for name in names if names.count(name) > 1)
         raise ArgumentError(f"column {twice!r} would be added, and the batch has one of that name; rename it")
     return dict(result)
-
-
-def _as_arrays(arrays: Any, axes: int) -> list[np.ndarray]:
-    """Return a list of arrays to pad; they agree in all axes but the first `axes`."""
-    try:
-        listed = list(iter(arrays))
-    except TypeError:
-        raise ArgumentTypeError(
-            f"arrays must be arrays to be padded to one, in a list or an array of objects, not {arrays!r} of type "
-            f"{type(arrays).__name__}"
-        ) from None
-    for i, array in enumerate(listed):
-        try:
-            listed[i] = np.asarray(array)
-        except ValueError as error:  # lists of different lengths
-            raise ArgumentError(
-                f"arrays[{i}] must be an array, and is a list whose own lists differ in length; pad these first, "
-                f"pad_batch(...)"
-            ) from error
-        if listed[i].ndim < axes or listed[i].shape[axes:] != listed[0].shape[axes:]:
-            several = "a first axis, and may only differ in length along that" if axes == 1 else (
-                f"{axes} axes or more, and may only differ in length along the first {axes}"
-            )
-            raise ArgumentError(
-                f"arrays[{i}] is of shape {listed[i].shape}, and arrays[0] of {listed[0].shape}: they must have "
-                f"{several}; transpose or cut them, or pass axes="
-            )
-    return listed
-
-
-def _common_dtype(arrays: list[np.ndarray]) -> np.dtype[Any]:
-    """Return the dtype of all arrays; empty arrays, perhaps from empty lists, do not matter."""
-    dtypes = {array.dtype: i for i, array in reversed(list(enumerate(arrays))) if array.size}
-    of_text = {dtype.kind for dtype in dtypes} in ({"U"}, {"S"})  # texts may differ in length
-    if len(dtypes) > 1 and not of_text:
-        listed = ", ".join(f"arrays[{i}] of {dtype}" for dtype, i in sorted(dtypes.items(), key=lambda item: item[1]))
-        raise ArgumentError(f"arrays must have one dtype, and there are {listed}; convert them, x.astype(...)")
-    return np.result_type(*dtypes or [array.dtype for array in arrays[:1]] or [np.dtype(np.float64)])
 
 
 def _as_value(name: str, value: Any, dtype: np.dtype[Any]) -> Any:

@@ -16,7 +16,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.messages import raises
+from tests.messages import raises, warns
 
 
 @given(
@@ -124,7 +124,8 @@ def test_columns_come_in_many_forms() -> None:
     for column in (parts, tuple(parts), objects, [[1, 2], [3]], iter(parts)):
         assert bu.pad_batch(column).tolist() == [[1, 2], [3, 0]]
     assert bu.pad_batch([[], [1, 2]]).dtype == np.int64  # what an empty list would be does not matter
-    assert bu.pad_batch([[], []]).shape == (2, 0)
+    with warns(bu.SampleWarning):
+        assert bu.pad_batch([[], []]).shape == (2, 0)
     assert bu.pad_batch([["a", "bcd"], ["e"]], padding_value="").tolist() == [["a", "bcd"], ["e", ""]]
 
 
@@ -185,7 +186,8 @@ def test_a_complex_padding_value_is_refused_without_a_warning(dtype: Any) -> Non
 def test_pad_columns_takes_the_options_of_pad_batch() -> None:
     others = {
         "padding_value": 7, "padding": "max_length", "max_length": 4, "truncation": True, "pad_to_multiple_of": 2,
-        "padding_side": "left", "axes": 1, "return_lengths": True, "return_mask": True,
+        "padding_side": "left", "axes": 1, "return_lengths": True, "return_mask": True, "shape": (None, 5),
+        "dtype": "float32",
     }  # fmt: skip
     assert others.keys() == inspect.signature(bu.pad_batch).parameters.keys() - {"arrays"}
     column = [np.ones((2, 5)), np.ones((3, 5))]
@@ -342,7 +344,9 @@ def test_columns_that_cannot_be_made_flat_are_refused(call: Any) -> None:
 def test_lists_without_a_value_have_the_dtype_of_the_padding() -> None:
     texts = bu.ArrayDataSource({"t": ["a", "", "bc"]})
     tokens = texts.map(lambda t: [[ord(c) for c in each] for each in t], on="t", out="ids").pad("ids")
-    assert {batch["ids"].dtype for batch in tokens.batch_iterator(1)} == {np.dtype(np.int64)}
-    assert bu.pad_batch([[], []], padding_value=0.0).dtype == np.float64
+    with warns(bu.SampleWarning):
+        assert {batch["ids"].dtype for batch in tokens.batch_iterator(1)} == {np.dtype(np.int64)}
+    with warns(bu.SampleWarning):
+        assert bu.pad_batch([[], []], padding_value=0.0).dtype == np.float64
     assert bu.pad_batch([np.zeros(0, np.int8), []]).dtype == np.int8
     assert bu.pad_batch([]).dtype == np.float64

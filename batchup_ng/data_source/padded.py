@@ -25,6 +25,8 @@ def pad(
     axes: int = 1,
     lengths: bool = False,
     mask: bool = False,
+    shape: Any = None,
+    dtype: Any = None,
 ) -> PlannedDataSource:
     """Return a source whose batches have one array in place of arrays of different lengths.
 
@@ -38,6 +40,9 @@ def pad(
         axes: In how many axes, the first ones, the arrays may differ: 2 for images.
         lengths: Whether a column of the lengths follows, ``"ids_lengths"`` for ``"ids"``: ``(n,) int64``.
         mask: Whether a column follows that is True for values, ``"ids_mask"`` for ``"ids"``: ``(n, longest) bool``.
+        shape: The shape of a row of each column, with None for its length: ``(None, 4)`` for boxes. Without it, a batch
+            of which all rows are empty lists has ``(n, 0)``, and there is a warning.
+        dtype: The dtype of the results. Default: the dtype of the rows.
 
     Raises:
         ArgumentError: as :func:`~batchup_ng.pad_batch`, when a batch is made.
@@ -50,7 +55,7 @@ def pad(
     padding = Padding(
         padding_value=value, padding="longest" if length is None else "max_length", max_length=length,
         truncation=truncate, pad_to_multiple_of=to_multiple, padding_side=side, axes=axes, return_lengths=lengths,
-        return_mask=mask, names=NAMES_IN_PAD,
+        return_mask=mask, shape=shape, dtype=dtype, names=NAMES_IN_PAD,
     )  # fmt: skip
     fn, form = PadColumns.of_padding(columns, padding), source.node.form()
     if form is not None:  # it may have names that batches, which are tuples, do not show
