@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from .. import validation
 from ..columns import Places, column_names
@@ -21,7 +21,7 @@ from ..graph.node import Node, nodes_of
 from ..work_pool import AbstractWorkerPool
 from ..work_pool.parallel import WithConsumerMaps
 from .column import column_statistics
-from .partial import ColumnPartial, Partial, PartialStatistics
+from .partial import PartialStatistics
 from .result import HEAD, Statistics
 
 MOST_FILE_BYTES = 2**31
@@ -106,8 +106,7 @@ def statistics(
     source = source_of(data, (WithConsumerMaps,))
     if axis is not None:
         validation.one_of("axis", axis, ("channels", "elements", "all"))
-    if pool is not None and not isinstance(pool, AbstractWorkerPool):
-        raise ArgumentTypeError(f"pool must be None or a pool, such as WorkerThreadPool(), not {pool!r:.80}")
+    pool = checked_pool(pool)
     batch_size = validation.positive_int("batch_size", batch_size)
     shown = progress_of(progress, "statistics", " batches")
     names = None
@@ -125,7 +124,9 @@ def statistics(
         if known is not None:
             return known
     partial = PartialStatistics(names or _names(source.node), names is not None, axis)
-    merged = _merged(source, partial, pool, batch_size, shown)
+    parts = merged_parts(source, partial, pool, batch_size, shown)
+    whole = {name: found.result(name) for name, found in parts.items()}
+    merged = {name: found for name, found in whole.items() if found is not None}
     if not merged:
         raise ArgumentError("data must have samples with columns of numbers or strings to have statistics")
     result = Statistics({name: column_statistics(name, found) for name, found in merged.items()})
@@ -163,20 +164,46 @@ def _names(node: Node) -> list[Any] | None:
     return [names.get(place, place) for place in range(len(form))]
 
 
-def _merged(
-    source: AbstractDataSource, partial: PartialStatistics, pool: AbstractWorkerPool | None, batch_size: int, shown: Any
-) -> dict[Any, Partial]:
-    """Return the partials of all batches, merged."""
-    made: AbstractDataSource = source.map(partial)
+class Mergeable(Protocol):
+    """The part of a column that the samples of one batch make."""
+
+    def merge(self, name: Any, other: Any, /) -> None:
+        """Add the part of other samples of the column `name`."""
+
+    def check(self, name: Any, /) -> None:
+        """Raise an error if no further samples can join these."""
+
+
+def merged_parts(
+    source: AbstractDataSource, make: Callable[..., Any], pool: AbstractWorkerPool | None, batch_size: int, shown: Any,
+    **options: Any,
+) -> dict[Any, Any]:  # fmt: skip
+    """Return the parts of all batches of epoch 0, merged, by the name of their column.
+
+    Args:
+        source: The source.
+        make: A map that returns one column: a dict of a :class:`Mergeable` for each column in its first row.
+        pool: The pool whose workers call `make`; None: this thread.
+        batch_size: Samples that are read together.
+        shown: Shows the progress: see :func:`~batchup_ng.display.progress_of`.
+        **options: Options of the epoch.
+    """
+    made: AbstractDataSource = source.map(make)
     if pool is not None:
         made = pool.parallel_data_source(made) if made.is_random_access else pool.prefetch(made)
-    merged: dict[Any, ColumnPartial] = {}
-    for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0}):
+    merged: dict[Any, Mergeable] = {}
+    for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0, **options}):
         for name, found in column[0].items():
             if name in merged:
                 merged[name].merge(name, found)
             else:
                 merged[name] = found
             merged[name].check(name)
-    whole = {name: found.result(name) for name, found in merged.items()}
-    return {name: found for name, found in whole.items() if found is not None}
+    return merged
+
+
+def checked_pool(pool: Any) -> AbstractWorkerPool | None:
+    """Return the user's argument `pool`; raise if it is neither None nor a pool."""
+    if pool is not None and not isinstance(pool, AbstractWorkerPool):
+        raise ArgumentTypeError(f"pool must be None or a pool, such as WorkerThreadPool(), not {pool!r:.80}")
+    return pool

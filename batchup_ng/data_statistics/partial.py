@@ -213,7 +213,7 @@ class PartialStatistics:
             batch = dict(zip(range(len(columns)) if self.names is None else self.names, columns, strict=True))
         found: dict[Any, ColumnPartial] = {}
         for name, column in batch.items():
-            found[name] = _partial(name, column, self.axis)
+            found[name] = column_partial(name, column, self.axis)
             if self.named and found[name].refused is not None:
                 raise ArgumentTypeError(
                     f"column {name!r} must hold real numbers or strings to have statistics; leave it out of columns="
@@ -222,25 +222,26 @@ class PartialStatistics:
         return ([found, *[None] * (n - 1)],)
 
 
-def _partial(name: Any, column: Any, axis: str | None) -> ColumnPartial:
-    """Return the partial of one column."""
+def column_partial(name: Any, column: Any, axis: str | None, counted: bool = True) -> ColumnPartial:
+    """Return the partial of one column. If not `counted`, it has no table of floats and of integers above 8 bits."""
     if isinstance(column, (tuple, dict)):
         return ColumnPartial(refused=f"a {type(column).__name__}")
     if isinstance(column, list) or getattr(column, "dtype", None) == np.dtype(object):
-        return _of_objects(name, list(column), axis)
+        return _of_objects(name, list(column), axis, counted)
     values = np.asarray(column)
     if values.dtype.kind in "UT" and values.ndim:
-        return _of_objects(name, values.reshape(-1).tolist(), axis)
+        return _of_objects(name, values.reshape(-1).tolist(), axis, counted)
     if values.dtype.kind not in "biuf" or not values.ndim:
         return ColumnPartial(refused=f"values of dtype {values.dtype}")
     if values.ndim == 1:
-        numbers = _of_numbers(values.reshape(-1, 1), "all", ())
+        numbers = _of_numbers(values.reshape(-1, 1), "all", (), counted)
     else:
-        numbers = _of_arrays(name, [values], axis or ("elements", "all", "channels")[min(values.ndim, 4) - 2], 1)
+        by = axis or ("elements", "all", "channels")[min(values.ndim, 4) - 2]
+        numbers = _of_arrays(name, [values], by, 1, counted)
     return ColumnPartial(numbers={numbers.dtype: numbers})
 
 
-def _of_objects(name: Any, items: list[Any], axis: str | None) -> ColumnPartial:
+def _of_objects(name: Any, items: list[Any], axis: str | None, counted: bool) -> ColumnPartial:
     """Return the partial of Python objects. Each is counted independently of the others."""
     made = ColumnPartial(objects=True)
     texts: list[str] = []
@@ -258,7 +259,7 @@ def _of_objects(name: Any, items: list[Any], axis: str | None) -> ColumnPartial:
     if texts:
         made.strings = _of_strings(texts)
     for (_, by), arrays in numbers.items():
-        made.add_numbers(name, _of_arrays(name, arrays, by))
+        made.add_numbers(name, _of_arrays(name, arrays, by, counted=counted))
     return made
 
 
@@ -271,7 +272,7 @@ def _as_numbers(item: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _of_arrays(name: Any, arrays: list[np.ndarray], axis: str, first: int = 0) -> NumbersPartial:
+def _of_arrays(name: Any, arrays: list[np.ndarray], axis: str, first: int = 0, counted: bool = True) -> NumbersPartial:
     """Return the partial of arrays whose first `first` axes number samples."""
     shape: tuple[int, ...] = ()
     if axis != "all":
@@ -284,7 +285,7 @@ def _of_arrays(name: Any, arrays: list[np.ndarray], axis: str, first: int = 0) -
         (shape,) = shapes
     groups = math.prod(shape)
     parts = [array.reshape(array.size // groups if groups else 0, groups) for array in arrays]
-    return _of_numbers(parts[0] if len(parts) == 1 else np.concatenate(parts), axis, shape)
+    return _of_numbers(parts[0] if len(parts) == 1 else np.concatenate(parts), axis, shape, counted)
 
 
 def _of_strings(items: list[str]) -> StringsPartial:
@@ -292,7 +293,7 @@ def _of_strings(items: list[str]) -> StringsPartial:
     return StringsPartial(len(items), 0, texts if len(texts) <= MOST_CLASSES else None)
 
 
-def _of_numbers(values: np.ndarray, axis: str, shape: tuple[int, ...]) -> NumbersPartial:
+def _of_numbers(values: np.ndarray, axis: str, shape: tuple[int, ...], counted: bool = True) -> NumbersPartial:
     """Return the partial of ``(n, groups)`` numbers."""
     n, groups = values.shape
     tables = [ValueCounts(room_for(groups)) for _ in range(groups)]
@@ -302,7 +303,7 @@ def _of_numbers(values: np.ndarray, axis: str, shape: tuple[int, ...]) -> Number
     elif values.dtype.kind != "f":
         total, squares = exact_sums(values)
         for table, column in zip(tables, values.T, strict=True):
-            table.add(keys_of(column))
+            table.add(keys_of(column)) if counted else table.reach(keys_of(column))
     else:
         values = values.astype(np.float64)
         finite, is_nan = np.isfinite(values), np.isnan(values)
@@ -310,7 +311,7 @@ def _of_numbers(values: np.ndarray, axis: str, shape: tuple[int, ...]) -> Number
         infinite = np.stack([np.count_nonzero(values == each, axis=0) for each in (-np.inf, np.inf)]).astype(np.int64)
         total, squares = exact_sums(np.where(finite, values, 0.0))
         for table, column, nan in zip(tables, values.T, is_nan.T, strict=True):
-            table.add(keys_of(column[~nan]))
+            table.add(keys_of(column[~nan])) if counted else table.reach(keys_of(column[~nan]))
     return NumbersPartial(values.dtype, axis, shape, n - missing, missing, infinite, total, squares, tables)
 
 

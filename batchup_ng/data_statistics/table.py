@@ -16,6 +16,16 @@ def table_of(columns: Sequence[Any]) -> str:
         classes = "" if each.classes is None else str(len(each.classes))
         words = [_short(value) for value in (each.count, each.missing, *numbers)]
         lines.append([str(each.name), each.dtype, *words, classes])
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of as many words each, with the words below one another.
+
+    >>> print(aligned([["name", "n"], ["a", "12"]]))
+    name  n
+    a     12
+    """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(line.rstrip() for line in padded)

@@ -67,6 +67,11 @@ class ValueCounts:
                 keys, counts = np.unique(keys, return_counts=True)
             self._append(keys, counts)
 
+    def reach(self, keys: np.ndarray) -> None:
+        """Note the least and the greatest of some keys, ``(n,) int64``, without counting them."""
+        if len(keys):
+            self._span(int(keys.min()), int(keys.max()))
+
     def merge(self, other: ValueCounts) -> None:
         """Add all that was added to `other`."""
         if other.lowest is not None and other.highest is not None:
@@ -83,8 +88,9 @@ class ValueCounts:
             ends = keys_of(values_of(np.array([self.lowest, self.highest], np.int64), before).astype(after))
             made._span(int(ends[0]), int(ends[1]))
             keys = keys_of(values_of(keys, before).astype(after))
-            starts = _starts(keys)  # large integers may be the same float
-            made._append(keys[starts], np.add.reduceat(counts, starts))
+            if len(keys):
+                starts = _starts(keys)  # large integers may be the same float
+                made._append(keys[starts], np.add.reduceat(counts, starts))
         return made
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:
@@ -97,6 +103,8 @@ class ValueCounts:
         self.highest = highest if self.highest is None else max(self.highest, highest)
 
     def _append(self, keys: np.ndarray, counts: np.ndarray) -> None:
+        if not len(keys):
+            return
         self._parts.append((keys, counts))
         self._n_pending += len(keys)
         if self._n_pending > 2 * self.room:
