@@ -109,7 +109,7 @@ from .errors import (
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .observe.trace import trace
+from .observe import ColumnSummary, ContactSheet, Summary, show, summary, trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -154,7 +154,9 @@ __all__ = [
     "ChoiceDataSource",
     "ClusterError",
     "ColumnStatistics",
+    "ColumnSummary",
     "CompositeDataSource",
+    "ContactSheet",
     "Converted",
     "DetectionTargets",
     "EpochWait",
@@ -206,6 +208,7 @@ __all__ = [
     "StratifiedSampler",
     "StridedSampler",
     "SubsetSampler",
+    "Summary",
     "TarShards",
     "TextLines",
     "TooManyErrors",
@@ -244,10 +247,12 @@ __all__ = [
     "pad_batch",
     "repeat",
     "sampling",
+    "show",
     "split",
     "standardize",
     "statistics",
     "subset",
+    "summary",
     "take",
     "trace",
     "watch",

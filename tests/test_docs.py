@@ -22,15 +22,17 @@ DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
     "quickstart", "concepts", "samplers", "pools", "what_a_worker_sees", "past_one_machine", "reproducibility",
     "checkpoints", "faults", "caching", "storage", "recipes_storage", "frameworks", "images", "augmentation",
-    "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
+    "looking", "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain", "coming_from_tf_data",
     "coming_from_keras", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
     "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
-    "coming_from_torch": ("torch",), "augmentation": ("cv2",), "past_one_machine": ("ray",), "storage": ("fsspec",),
+    "coming_from_torch": ("torch",), "augmentation": ("cv2",), "looking": ("cv2", "matplotlib"),
+    "past_one_machine": ("ray",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
-    "cheat_sheet": ("jax", "keras", "torch"), "task_classification": ("torch",), "task_tabular_images": ("torch",),
+    "cheat_sheet": ("jax", "keras", "matplotlib", "torch"),
+    "task_classification": ("torch",), "task_tabular_images": ("torch",),
     "task_text": ("tokenizers", "torch"), "task_contrastive": ("cv2", "torch"),
     "task_semi_supervised": ("cv2", "torch"), "task_detection": ("cv2", "torch"), "task_segmentation": ("cv2", "torch"),
 }  # fmt: skip

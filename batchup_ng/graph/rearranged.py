@@ -93,19 +93,19 @@ class SubsetNode(_RearrangedNode):
         return self.source.origin_rows(own if self.rows is None else self.rows[own])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
-        return self.source.read(self._own_rows(rows), key.child(0), buffers)
+        return self.source.read(self.rows_of_source(rows), key.child(0), buffers)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
-        return self.source.read_samples(self._own_rows(rows), key.child(0), buffers)
+        return self.source.read_samples(self.rows_of_source(rows), key.child(0), buffers)
 
     def sample_name(self, rows: Any) -> str | None:
-        return self.source.sample_name(self._own_rows(rows))
+        return self.source.sample_name(self.rows_of_source(rows))
 
     def natural_blocks(self) -> tuple[int, int] | None:
         found = self.source.natural_blocks()
         return None if found is None else blocks_of_part(found, self.rows)
 
-    def _own_rows(self, rows: Any) -> Any:
+    def rows_of_source(self, rows: Any) -> Any:
         """Return the rows of the source for these rows of the subset."""
         return self.source.rows_at(rows if self.rows is None else self.rows[rows])
 

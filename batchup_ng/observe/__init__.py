@@ -1,1 +1,9 @@
-"""What a user looks at: samples, summaries, traces."""
+"""What a user looks at: a contact sheet of samples, a table of columns, a trace of batches."""
+
+from __future__ import annotations
+
+from .sheet import ContactSheet, show
+from .table import ColumnSummary, Summary, summary
+from .trace import trace
+
+__all__ = ["ColumnSummary", "ContactSheet", "Summary", "show", "summary", "trace"]
