@@ -70,6 +70,7 @@ class ContactSheet:
         return f"<ContactSheet: {counted(len(self.names), 'sample')}, {width} x {height} pixels>"
 
 
+@validation.known_names({})
 def show(
     data: Any, n: int = 16, *, stages: bool = False, rows: Any = None, shuffle: Any = None, epoch: int | None = None,
     batch_size: int | None = None, columns: Any = None, box_format: str = "xyxy",

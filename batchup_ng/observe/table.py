@@ -141,6 +141,7 @@ class Summary(Mapping[str, ColumnSummary]):
         return f"{self.samples:,}{of} samples, drawn by the seed {SEED}"
 
 
+@validation.known_names({})
 def summary(
     data: Any, samples: int | None = 1000, *, pool: AbstractWorkerPool | None = None, batch_size: int = 64,
     progress: bool | Callable[..., Any] = True,
