@@ -47,7 +47,7 @@ from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool
-from .work_pool.by_name import POOLS, checked_kind
+from .work_pool.by_name import checked_kind, pool_of_loader
 from .work_pool.choice import choose
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
@@ -70,11 +70,11 @@ class Loader:
             order is drawn from it, and no state can be saved. ``"blocks"`` or ``("blocks", seed)``: shuffled in blocks
             that storage keeps together, to read each once, as described in ``batch_iterator`` of a source.
         pool: ``"serial"``, ``"threads"``, ``"processes"``, or a pool, which is yours to close; or another loader, whose
-            workers are shared until that one is closed: ``Loader(validation, 256, pool=train)``. Otherwise the workers
-            of both loaders compete for the CPUs. ``"auto"`` makes the first batches with a copy of the data at the
-            first iteration, and chooses; ``repr`` shows the choice and the reason. These batches are handed out too.
-            The batches do not depend on the pool.
-        workers: Number of workers. Default: all CPUs available to this process.
+            workers are shared until that one is closed: ``Loader(validation, 256, pool=train)``. ``"auto"`` makes the
+            first batches with a copy of the data at the first iteration, and chooses; ``repr`` shows the choice and the
+            reason. These batches are handed out too. The batches do not depend on the pool.
+        workers: Number of workers of a pool of its own. Default: the loaders of a program that give no number share one
+            pool of threads, and one of processes, each with as many workers as CPUs are available to this process.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
@@ -479,7 +479,7 @@ class Loader:
                     raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
                 shared.pool = shared.lender._pool_node().pool
             if shared.pool is None:
-                shared.pool = POOLS[kind](shared.workers if shared.source.is_random_access else 1)
+                shared.pool = pool_of_loader(kind, shared.workers if shared.source.is_random_access else 1)
             if shared.pool_node is None:
                 shared.pool_node = node = self._worked_for(shared.pool)
                 if ready_made and isinstance(node, ParallelNode):

@@ -37,6 +37,10 @@ ADVICE_ON_TORCH_OPTIONS = {
     "pin_memory": "hand the loader to frameworks.torch.to_torch(loader, device='cuda')",
     **FIRST_EPOCH,
     "epochs": "loop over loader.epochs(n)",
+    **dict.fromkeys(
+        ["val", "validation", "validation_data"],
+        "make a second loader of it: bu.Loader(validation, 256); the two share one pool",
+    ),
 }
 """Advice for options of PyTorch's ``DataLoader``, and for options of this library that have another name here."""
 

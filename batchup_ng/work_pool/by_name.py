@@ -7,9 +7,13 @@ from typing import Any
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from .base import AbstractWorkerPool
+from ..memory.budget import BUDGET
+from .base import AbstractWorkerPool, worker_count
 from .processes import WorkerProcessPool
+from .processes.fork_server import surroundings_of_workers
 from .serial import SerialPool
+from .shared_pool import share_of
+from .task import current
 from .threads import WorkerThreadPool
 
 POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
@@ -18,6 +22,27 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
     "processes": WorkerProcessPool,
 }
 """The pools by name: each is made with a number of workers."""
+
+
+def pool_of_loader(kind: str, workers: int | None) -> AbstractWorkerPool:
+    """Return the pool of a loader that names its kind. Without a number of workers, loaders share a pool.
+
+    A loader that starts on a thread of a pool gets a pool of its own. The task of that thread waits for the loader's
+    batches, so it must not keep their workers.
+    """
+    surroundings: Any = None
+    if kind != "serial" and workers is None and getattr(current, "workers", None) is None:
+        surroundings = worker_count(None) if kind == "threads" else _surroundings_of_processes()
+    if surroundings is None:
+        return POOLS[kind](workers)
+    return share_of(kind, surroundings, lambda: POOLS[kind](None))
+
+
+def _surroundings_of_processes() -> Any:
+    """Return what worker processes take over when they start; None if it is not known."""
+    n = worker_count(None)  # first: the import of joblib changes the environment
+    inherited = surroundings_of_workers(blas_threads=1)
+    return None if inherited is None else (n, BUDGET.limit, inherited)
 
 
 def checked_kind(pool: Any, workers: Any, lent: bool | None) -> str:

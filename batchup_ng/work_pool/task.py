@@ -68,6 +68,10 @@ FOREVER = threading.TIMEOUT_MAX
 """Seconds to wait if there is no limit."""
 
 
+STUCK_SECONDS = 5.0
+"""Seconds at one task after which a worker counts as stuck: no more loaders share a pool of only such workers."""
+
+
 class TaskFuture:
     """The future of one task; safe to use from several threads.
 
@@ -217,6 +221,10 @@ class Pool:
     def works_here(self) -> bool:
         """Return whether the calling thread is one of its workers. If it waited for another task, all might wait."""
         return False
+
+    def takes_loaders(self) -> bool:
+        """Return whether one more loader may share the workers: they have no old code, and one of them is not stuck."""
+        return True
 
     def shared_constant(self, x: Any) -> Any:
         """Return a stand-in for `x` in the arguments of tasks. `x` reaches each worker once.

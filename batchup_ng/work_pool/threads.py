@@ -41,7 +41,7 @@ from ..meters import stopwatch
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
-from .task import FOREVER, ONCE, POOL_CLOSED, Call, Submission, TaskFuture, current
+from .task import FOREVER, ONCE, POOL_CLOSED, STUCK_SECONDS, Call, Submission, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits for running tasks. A thread that takes longer is left running."""
@@ -173,6 +173,14 @@ class ThreadWorkers:
             if not self._ended:
                 self._start()
 
+    def at_work_for(self) -> float:
+        """Return the seconds that all threads have been at their present tasks; 0.0 if one of them has none."""
+        running = list(self._running)
+        if len(running) < len(self._threads):
+            return 0.0
+        now = time.monotonic()
+        return min(now - (future.began or now) for future in running)
+
     def abandoned(self) -> int:
         """Return the number of threads that are stuck in tasks that were given up."""
         with self._lock:
@@ -277,6 +285,9 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     def works_here(self) -> bool:
         return getattr(current, "workers", None) is self._workers
+
+    def takes_loaders(self) -> bool:
+        return self._workers.at_work_for() < STUCK_SECONDS
 
     def _own_pool(self, source: Node, stays: bool) -> WorkerThreadPool:
         return WorkerThreadPool(1)

@@ -140,6 +140,13 @@ class Dispatcher:
         with self._lock:
             return [worker.process.pid for worker in self._schedule.workers]
 
+    def at_work_for(self) -> float:
+        """Return the seconds that all workers have been at their present tasks; 0.0 if one of them has none."""
+        with self._lock:
+            began = [worker.tasks[0].began if worker.tasks else None for worker in self._schedule.workers]
+        now = time.monotonic()
+        return min((now - (now if each is None else each) for each in began), default=0.0)
+
     def close(self) -> None:
         """End the processes and wait until they are gone. May be called again."""
         if os.getpid() != self._owner_pid:

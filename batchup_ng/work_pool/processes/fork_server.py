@@ -123,7 +123,7 @@ class ForkServer:
     """
 
     def __init__(self, blas_threads: int | None) -> None:
-        self.surroundings = _surroundings(blas_threads)
+        self.surroundings = surroundings_of_workers(blas_threads)
         self._life = ParentDeath()
         try:
             with new_pair() as (ours, theirs):
@@ -222,7 +222,7 @@ def _state(pid: int) -> str:
     return text.rpartition(")")[2].split()[0]
 
 
-def _surroundings(blas_threads: int | None) -> tuple[Any, ...] | None:
+def surroundings_of_workers(blas_threads: int | None) -> tuple[Any, ...] | None:
     """Return the surroundings that a worker would inherit from a server started now; None if they are unknown."""
     try:
         status = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_SAME)]
@@ -244,7 +244,7 @@ _guard = threading.Lock()
 
 def take(blas_threads: int | None) -> ForkServer:
     """Return a running server for workers with `blas_threads`, or start one."""
-    surroundings = _surroundings(blas_threads)
+    surroundings = surroundings_of_workers(blas_threads)
     with _guard:
         for server in _servers:
             usable = server.is_reachable() and not (server.ended or server.was_silent)

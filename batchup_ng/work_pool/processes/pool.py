@@ -20,7 +20,7 @@ from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
 from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST_TIMEOUT
-from ..task import ONCE, Call, Submission
+from ..task import ONCE, STUCK_SECONDS, Call, Submission
 from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
 from .execution import WorkerBuffers
@@ -151,6 +151,9 @@ class WorkerProcessPool(AbstractWorkerPool):
         constant.share(self._dispatcher.copies)
         weakref.finalize(constant, self._dispatcher.forget, constant.number, constant.copies).atexit = False
         return constant
+
+    def takes_loaders(self) -> bool:
+        return not self._reloads.old_code() and self._dispatcher.at_work_for() < STUCK_SECONDS
 
     def _own_pool(self, source: Node, stays: bool) -> AbstractWorkerPool:
         """Return a pool of one process, or of one thread if the source holds a live iterator, which cannot move."""

@@ -32,30 +32,38 @@ class Reloads:
     def __init__(self) -> None:
         self._known: set[str] = set()  # the names of all modules that were checked
         self._specs: dict[str, Any] = {}  # of the user's modules
+        self._old_code = False
         self.newest = -1
 
     def look(self, flow_id: int) -> None:
         """Warn of modules that were reloaded. Called before the first task of each flow."""
         self.newest = flow_id
-        found = set()
-        for name in [*self._specs]:
-            spec = _spec_of(name)
-            if spec is not self._specs[name] and spec is not None:
-                found.add(name)
-                self._specs[name] = spec
+        found = self._reloaded()
+        self._specs.update({name: _spec_of(name) for name in found})
+        self._old_code = self._old_code or bool(found)
         for name in [*(sys.modules.keys() - self._known)]:
             self._known.add(name)
             spec = _spec_of(name)
             origin = getattr(spec, "origin", None)  # the file; None for a folder without __init__.py
             if origin is not None and os.path.isabs(origin) and not origin.startswith(INSTALLED_FOLDERS):
                 self._specs[name] = spec
-        found -= {"__main__"} | cloudpickle.list_registry_pickle_by_value()  # pickled by value each time
         if found:
             warn_consumer(
                 f"{', '.join(sorted(found))} was reloaded after this pool was first used, and workers that have "
                 f"imported it go on with its old code; make a new pool, and the source anew",
                 WorkerWarning,
             )
+
+    def old_code(self) -> bool:
+        """Return whether workers may have old code of a module."""
+        return self._old_code or bool(self._reloaded())
+
+    def _reloaded(self) -> set[str]:
+        """Return the names of the modules that were reloaded since the last look."""
+        specs = [(name, old, _spec_of(name)) for name, old in [*self._specs.items()]]
+        found = {name for name, old, spec in specs if spec is not old and spec is not None}
+        by_value: set[str] = cloudpickle.list_registry_pickle_by_value()
+        return found - {"__main__"} - by_value  # these are pickled each time
 
 
 def _spec_of(name: str) -> Any:

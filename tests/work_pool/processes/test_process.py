@@ -126,15 +126,15 @@ def test_pools_share_a_server_if_their_workers_have_the_same_surroundings(
             assert changed != server_of(one)
         assert not changed.is_running()
         assert server_of(one).is_running()
-    as_it_was = fork_server._surroundings(1)
+    as_it_was = fork_server.surroundings_of_workers(1)
     for change in (
         lambda patch: patch.chdir(tmp_path),
         lambda patch: patch.syspath_prepend(str(tmp_path)),
     ):
         with monkeypatch.context() as patch:
             change(patch)
-            assert fork_server._surroundings(1) != as_it_was
-    assert fork_server._surroundings(None) != as_it_was == fork_server._surroundings(1)
+            assert fork_server.surroundings_of_workers(1) != as_it_was
+    assert fork_server.surroundings_of_workers(None) != as_it_was == fork_server.surroundings_of_workers(1)
 
 
 def test_what_a_process_has_from_its_parent_must_be_the_same(tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_what_a_process_has_from_its_parent_must_be_the_same(tmp_path: Path) -> 
         different = 0
         try:
             for change in changes:
-                before = fork_server._surroundings(1)
+                before = fork_server.surroundings_of_workers(1)
                 assert before is not None
                 change()
-                different += fork_server._surroundings(1) != before
+                different += fork_server.surroundings_of_workers(1) != before
         finally:
             os._exit(different)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == len(changes)

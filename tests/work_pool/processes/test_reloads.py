@@ -80,3 +80,12 @@ def test_modules_of_any_kind_are_looked_at_and_none_is_loaded_by_that(monkeypatc
     monkeypatch.setitem(sys.modules, "no_module_of_the_tests", object())
     with bu.WorkerProcessPool(1) as pool, pool.work_stream(iter([(abs, (-1,))])) as stream:
         assert next(stream) == 1
+
+
+def test_a_loader_after_a_reload_has_workers_with_the_new_code(module: Any) -> None:
+    source = bu.ArrayDataSource([np.zeros(1, int)])
+    with bu.Loader(source.map(module.add), 1, pool="processes") as before:
+        assert int(next(iter(before))[0][0]) == 1
+        reloaded(module, 20)
+        with bu.Loader(source.map(module.add), 1, pool="processes") as after:
+            assert int(next(iter(after))[0][0]) == 20
