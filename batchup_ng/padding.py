@@ -101,6 +101,7 @@ class Padding:
     """The checked options of :func:`pad_batch`, as a function of the arrays.
 
     Attributes:
+        more: How many times `pad_to_multiple_of` to pad beyond the longest: see :meth:`PadColumns.wider`.
         names: The names by which the caller knows options, for errors. Options that are not in it have their own.
     """
 
@@ -115,6 +116,7 @@ class Padding:
     return_mask: bool
     shape: Any
     dtype: Any
+    more: int = 0
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -148,7 +150,7 @@ class Padding:
                 self._check_lengths(lengths, most)
             lengths = np.minimum(lengths, most)
         longest = most if most is not None and self.padding == "max_length" else lengths.max(axis=0, initial=0)
-        widths = (-(-longest // multiple) * multiple).tolist()
+        widths = ((-(-longest // multiple) + self.more) * multiple).tolist()
         fill = _as_value(self._name("padding_value"), self.padding_value, dtype) if listed else 0
         out = np.full((len(listed), *widths, *inner), fill, dtype)
         mask = np.zeros((len(listed), *widths), bool)
@@ -223,6 +225,12 @@ class PadColumns:
         made = cls.__new__(cls)
         made._hold(columns, padding)
         return made
+
+    def wider(self) -> PadColumns | None:
+        """Return this function with wider padding; None if the width does not depend on the batch."""
+        if self._padding.padding == "max_length":
+            return None
+        return self.of_padding(self.columns, dataclasses.replace(self._padding, more=self._padding.more + 1))
 
     def _hold(self, columns: Sequence[Any], padding: Padding) -> None:
         self.columns = tuple(column_names("columns", list(columns)))

@@ -18,7 +18,7 @@ from ..graph.rows import NO_USER_METHODS
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler
-from .looking import columns_of_arrays
+from .column_facts import columns_of_arrays
 from .own_attributes import replaceable
 from .random_access import RandomAccessDataSource, overridden
 from .source import AbstractDataSource

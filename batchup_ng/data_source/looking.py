@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .. import batch as nests
-from ..accessors.base import chosen_rows, gather
+from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.arrays import ArraysNode
-from ..graph.indexed import with_rows
 from ..graph.node import Node, numbered_length
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from ..sampling.plans.rows import read_only
 from .epoch.reading import MakeBatch
 
 VALUES_READ_AT_ONCE = 4096
@@ -57,67 +54,13 @@ def read_in_order(node: Node, positions: np.ndarray, path: tuple[int, ...] = ())
 
     `path` is the node's place in the graph.
     """
-    key = key_in_order(positions)._replace(path=path)
+    return read(node, node.rows_at(positions), key_in_order(positions)._replace(path=path))
+
+
+def read(node: Node, rows: Any, key: BatchKey) -> Any:
+    """Return the batch of `rows` of a plan, and leave the global generators as they are."""
     with globals_kept(key) if node.traits.runs_user_code else contextlib.nullcontext():
-        return MakeBatch().read(node, node.rows_at(positions), key, FRESH)
-
-
-class Column(NamedTuple):
-    """What a column holds. Its samples lie along the first axis; None is an axis along which they may differ.
-
-    The dtype is that of the arrays in a batch. If a batch has a list, it is the dtype of the first sample as an array:
-    ``dtype(str)`` or ``dtype(bytes)``, without a length, for text and bytes, ``dtype(object)`` for values that are
-    neither numbers, text nor arrays of them.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int | None, ...]
-
-
-NO_SAMPLE = "columns are read from a sample, and this source has none"
-
-
-def columns_of(length: int, in_order: Callable[[np.ndarray], Any]) -> Any:
-    """Return the columns of `length` samples in the structure of a batch. `in_order` reads one, by its position."""
-    if length == 0:
-        raise ArgumentError(NO_SAMPLE)
-    return nests.map_leaves(lambda leaf: _column(leaf, length), nests.as_batch(in_order(np.arange(1))))
-
-
-def columns_of_arrays(node: ArraysNode) -> Any:
-    """Return the columns of `node` in the structure of a batch: those with dtype and shape as they are, others as a
-    :class:`Column`, from their first row, or with the byte order of batches.
-    """
-    n = len(node.data[0])
-
-    def known(array: Any) -> bool:
-        return hasattr(array, "dtype") and hasattr(array, "shape")
-
-    if n == 0 and not all(map(known, node.data)):
-        raise ArgumentError(NO_SAMPLE)
-    batch = node.joined([each if known(each) else gather(each, read_only(np.arange(1)), FRESH) for each in node.data])
-    if node.include_indices:
-        batch = with_rows(batch, np.arange(n))
-    stay = {id(each) for each in node.data if known(each) and getattr(each.dtype, "isnative", True)}
-    return nests.map_leaves(lambda leaf: leaf if id(leaf) in stay else _column(leaf, n), batch)
-
-
-def _column(leaf: Any, n: int) -> Column:
-    """Return what a column of `n` samples holds, from a batch of one."""
-    if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
-        dtype = leaf.dtype.newbyteorder("=") if isinstance(leaf.dtype, np.dtype) else leaf.dtype  # as batches have it
-        return Column(dtype, (n, *leaf.shape[1:]))
-    first: Any = leaf[0] if isinstance(leaf, (list, tuple)) and len(leaf) else None
-    if isinstance(first, (str, bytes)):
-        return Column(np.dtype(type(first)), (n,))
-    if isinstance(first, (list, tuple, bool, int, float, complex)):
-        try:
-            first = np.asarray(first)
-        except (ValueError, OverflowError):  # lists of different lengths
-            first = None
-    if hasattr(first, "dtype") and hasattr(first, "shape"):
-        return Column(first.dtype, (n, *[None] * len(first.shape)))
-    return Column(np.dtype(object), (n,))
+        return MakeBatch().read(node, rows, key, FRESH)
 
 
 def column_values(name: str, node: Node, column: Any) -> np.ndarray:

@@ -23,13 +23,14 @@ from ..graph.rounds import TakeNode
 from ..graph.user import UserNode, refuse_methods_of_nodes
 from . import epoch_maps
 from .column_choice import dropped, renamed, selected, with_column
+from .column_facts import columns_of
 from .column_lengths import lengths
 from .composing import repeated, subset_of
 from .faces import shown
 from .filtering import filtered
 from .image_options import with_images
 from .labels import labels_of
-from .looking import columns_of, length_of, looked_at, read_in_order
+from .looking import length_of, looked_at, read_in_order
 from .own_attributes import replaceable
 from .padded import pad
 from .sampled import sample
@@ -183,14 +184,16 @@ class AbstractDataSource:
         """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``.
 
         It reads one sample, with all maps. The dtype is that of the batches. Columns whose batches are lists have the
-        dtype of a sample: ``dtype(str)`` of text, ``dtype(object)`` of values that are no numbers, text or arrays. An
-        axis is None if samples may differ in length along it.
+        dtype of a sample: ``dtype(str)`` of text, ``dtype(object)`` of values that are no numbers, text or arrays, None
+        of a list without a value. An axis is None if batches of lists may differ along it, or if padding decides its
+        length; n is None if it has no end or is not known, as after a lazy filter. What a function of yours makes has
+        the shape that it makes of the first sample.
 
         Raises:
-            ArgumentTypeError: the source only streams, or its samples have no order (a choice, a draw by weight).
-            ArgumentError: there is no sample, or the epoch never ends.
+            ArgumentTypeError: the source only streams.
+            ArgumentError: there is no sample.
         """
-        return columns_of(self._numbered_length(), self._in_order)
+        return columns_of(self._graph())
 
     def select(self, *columns: Any) -> PlannedDataSource:
         """Return a source with only these columns, in this order. A source of arrays reads no others.
@@ -427,6 +430,10 @@ class AbstractDataSource:
             ArgumentError: the epoch never ends.
         """
         return looked_at(which, self._numbered_length(), self._in_order)
+
+    def _graph(self) -> Node:
+        """Return the node of the batches without a pool."""
+        return self.node
 
     def _numbered_length(self) -> int:
         return numbered_length("source", self.node)

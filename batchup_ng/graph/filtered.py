@@ -28,7 +28,7 @@ from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .map import MapNode, call
-from .node import Node, Streaming, Traits
+from .node import NEEDS_NUMBERS, Node, Streaming, Traits
 
 
 class FilterNode(MapNode):
@@ -64,9 +64,8 @@ class FilterNode(MapNode):
 
     def rows_at(self, positions: Any) -> NoReturn:
         raise ArgumentTypeError(
-            "a lazy filter leaves samples out as batches are made, so its samples have no numbers: it cannot be "
-            "indexed, nor be part of concat, filter, mix, subset, split or zip; use those before it, or filter without "
-            "lazy=True"
+            f"a lazy filter leaves samples out as batches are made, so its samples have no numbers: it "
+            f"{NEEDS_NUMBERS}; use those before it, or filter without lazy=True"
         )
 
     def permutes_rows(self) -> bool:

@@ -26,6 +26,11 @@ from ..sampling.plans.epoch import BatchesPlan, BatchPlan, SamplesPlan
 from ..sampling.plans.rows import RowPlan
 from ..sampling.plans.sharding import Reached, Shard
 
+NEEDS_NUMBERS = (
+    "cannot be indexed, nor have concat, filter, mix, sample, split, subset, with_column of an array, with_index or zip"
+)
+"""What a source cannot do if its samples have no numbers, for errors."""
+
 
 class Traits(NamedTuple):
     """Facts about a node that decide how the library runs an epoch. A graph has the traits of all its nodes."""
@@ -218,8 +223,8 @@ class Node(Shown):
             ArgumentTypeError: the node has no such order.
         """
         raise ArgumentTypeError(
-            f"the samples of a {self.name} have no numbers of their own, so it cannot be indexed, nor be part of "
-            f"concat, filter, mix, subset, split or zip; use those on the sources that it is made of"
+            f"the samples of a {self.name} have no numbers of their own, so it {NEEDS_NUMBERS}; use those on the "
+            f"sources that it is made of"
         )
 
     def origin(self) -> Any:

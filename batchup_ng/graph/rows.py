@@ -17,7 +17,7 @@ from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler
 from ..sampling.weighted import WeightedSampler
-from .node import Node, Traits
+from .node import NEEDS_NUMBERS, Node, Traits
 
 PART_BLOCKS = 4
 """Number of storage blocks that one block spans if a node has only part of the rows. It begins and ends within storage
@@ -114,8 +114,7 @@ class RowsNode(Node):
         if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
             raise ArgumentTypeError(
                 f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
-                f"cannot be indexed, nor be part of concat, filter, mix, subset, split or zip; leave its sampler out, "
-                f"and give one to the result: train.sample(...)"
+                f"{NEEDS_NUMBERS}; leave its sampler out, and give one to the result: train.sample(...)"
             )
         return self.sampler.rows_at(positions, None)
 

@@ -183,6 +183,12 @@ class WithConsumerMaps(PlannedDataSource):
 
     _node: PoolNode
 
+    def _graph(self) -> Node:
+        node = self._node.source
+        for each in self._node.maps:
+            node = each.with_children([node])
+        return node
+
     def _numbered_length(self) -> int:
         return numbered_length("source", self._node.source)
 

@@ -176,3 +176,96 @@ def test_what_cannot_be_read_says_so() -> None:
     with raises(SampleReadError):
         bu.ArrayDataSource([bu.FileBytes(["none.png"])]).columns  # noqa: B018
     assert bu.ArrayDataSource([np.zeros((0, 3))]).columns[0].shape == (0, 3)
+
+
+X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+DICT = bu.ArrayDataSource({"x": X, "label": Y})
+OTHER = bu.ArrayDataSource({"z": np.arange(4, dtype="i2")})
+X_AND_LABEL = {"x": ("f8", (2,)), "label": ("i8", ())}
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "expected"),
+    [
+        (lambda: bu.CompositeDataSource([DICT, OTHER]), 4, {**X_AND_LABEL, "z": ("i2", ())}),
+        (lambda: bu.CompositeDataSource([DICT, OTHER], trim=False), None, {**X_AND_LABEL, "z": ("i2", ())}),
+        (lambda: bu.CompositeDataSource([DICT, OTHER.repeat(-1)]), 6, {**X_AND_LABEL, "z": ("i2", ())}),
+        (lambda: bu.ChoiceDataSource([DICT, DICT]), None, X_AND_LABEL),
+        (lambda: DICT.sample(balanced=True, num_samples=9), 9, X_AND_LABEL),
+        (lambda: DICT.sample(balanced=True, per_class=2), 8, X_AND_LABEL),
+        (lambda: DICT.sample(weights=Y, num_samples=-1), None, X_AND_LABEL),
+        (lambda: DICT.repeat(-1), None, X_AND_LABEL),
+        (lambda: DICT.filter(lambda x, label: x[0] > 6, lazy=True), None, X_AND_LABEL),
+        (lambda: DICT.map(lambda x, label: {"x": x[:1]}, resizes=True), None, {"x": ("f8", (2,))}),
+        (lambda: DICT.subset([]), 0, X_AND_LABEL),
+        (lambda: DICT.subset([]).map(lambda x: x[:, :1], on="x"), 0, {**X_AND_LABEL, "x": ("f8", (1,))}),
+    ],
+)
+def test_columns_are_known_though_samples_have_no_numbers(make: Callable[[], Any], n: Any, expected: Any) -> None:
+    source = make()
+    wanted = {name: (np.dtype(dtype), (n, *shape)) for name, (dtype, shape) in expected.items()}
+    assert told(source.columns) == wanted
+    with bu.SerialPool() as pool:
+        behind = pool.parallel_data_source(source)
+        assert told(behind.columns) == wanted
+        renamed = behind.rename({"x": "y"}).columns
+        assert renamed["y"].dtype == wanted["x"][0]
+
+
+def test_a_composite_of_groups_has_as_many_of_each_part_as_it_says() -> None:
+    parts = bu.CompositeDataSource([DICT, OTHER], batch_size=[1, 2]).columns
+    assert (parts["x"].shape, parts["z"].shape) == ((2, 2), (None,))
+
+
+WORDS = bu.ArrayDataSource({"ids": [[1, 2]] * 20 + [[1] * 5], "n": np.arange(21)})
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (lambda: WORDS.pad("ids"), {"ids": (21, None)}),
+        (lambda: WORDS.pad("ids", mask=True, lengths=True), {"ids": (21, None), "ids_mask": (21, None)}),
+        (lambda: WORDS.pad("ids", to_multiple=8), {"ids": (21, None)}),
+        (lambda: WORDS.pad("ids", length=8), {"ids": (21, 8)}),
+        (lambda: WORDS.map(bu.PadColumns("ids", max_length=5)), {"ids": (21, None)}),
+        (lambda: WORDS.pad("ids").map(lambda ids: ids[:, :, None] * np.ones(3), on="ids"), {"ids": (21, None, 3)}),
+        (lambda: WORDS.pad("ids").map(lambda ids: ids[:, :2], on="ids"), {"ids": (21, 2)}),
+        (lambda: WORDS.pad("ids").rename({"ids": "words"}), {"words": (21, None)}),
+        (lambda: WORDS.subset([]).pad("ids"), {"ids": (0, None)}),
+        (lambda: bu.SerialPool().parallel_data_source(WORDS).map(bu.PadColumns("ids")), {"ids": (None, None)}),
+    ],
+)
+def test_axes_that_padding_makes_are_not_those_of_the_first_sample(make: Callable[[], Any], shapes: Any) -> None:
+    columns = make().columns
+    assert {name: columns[name].shape for name in shapes} == shapes
+    assert columns["n"].dtype == np.int64
+
+
+def test_an_image_is_padded_in_two_axes() -> None:
+    images = bu.ArrayDataSource([bu.MapStyle([np.ones((3 + row, 2, 3), "u1") for row in range(4)])])
+    column = images.pad(0, axes=2).columns[0]
+    assert (column.dtype, column.shape) == (np.uint8, (4, None, None, 3))
+
+
+def test_a_map_that_takes_one_length_only_keeps_what_it_made() -> None:
+    def pairs(ids: np.ndarray) -> np.ndarray:
+        return ids.reshape(len(ids), 1, 2)
+
+    assert WORDS.pad("ids").map(pairs, on="ids").columns["ids"].shape == (21, 1, 2)
+
+
+def test_an_empty_list_says_no_dtype(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.jsonl"
+    path.write_text("[]\n[]\n[[1.5, 2, 3, 4]]\n")
+    assert bu.from_file(path).columns["x"] == (None, (3, None))
+    assert bu.ArrayDataSource([bu.MapStyle([[], [[1.5]]])]).map(lambda x: (x,)).columns[0] == (None, (2, None))
+
+
+def test_a_stream_and_a_filter_that_keeps_nothing_have_no_columns_to_read() -> None:
+    for source in (bu.IteratorDataSource(iter([(X,)])), bu.CallableDataSource(lambda batch_size: iter([(X,)]))):
+        with raises(bu.ArgumentTypeError):
+            source.columns  # noqa: B018
+    never = DICT.filter(lambda x, label: False, lazy=True)
+    for nothing in (never, DICT.repeat(-1).filter(lambda x, label: False, lazy=True), never.map(lambda x: x, on="x")):
+        with raises(ArgumentError):
+            nothing.columns  # noqa: B018

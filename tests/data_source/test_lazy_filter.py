@@ -360,7 +360,7 @@ def test_what_needs_numbered_samples_comes_before() -> None:
     for use in (
         lambda: lazy[0], lambda: lazy.subset([1]), lambda: lazy.split((0.5, 0.5), 1), lambda: lazy.concat(lazy),
         lambda: lazy.zip(lazy), lambda: lazy.filter(bool), lambda: bu.mix(lazy, lazy, weights=[1, 1]),
-        lambda: lazy.columns, lazy.with_index,
+        lazy.with_index, lambda: lazy.with_column(1, np.arange(9)), lambda: lazy.sample(weights=np.ones(9)),
     ):  # fmt: skip
         with raises(bu.ArgumentTypeError):
             use()
