@@ -39,6 +39,9 @@ class MapResultError(ArgumentError, ArgumentTypeError):
 class MapCallError(ArgumentTypeError):
     """A map does not take the columns of the batch; no sample is to blame for that."""
 
+    refused: Any = None
+    """For the library: the ``id`` of the function, its signature in words, the number of columns, and the remedy."""
+
 
 class StateError(BatchupError, ValueError):
     """A saved state cannot be resumed from: it is damaged, or belongs to another source, seed or version."""

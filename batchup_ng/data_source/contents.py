@@ -86,7 +86,7 @@ def _functions(node: Node) -> list[Any]:
     if isinstance(node, ArraysNode):
         return [*facts, node.names, node.include_indices, node.numbers, node.places]
     if isinstance(node, FilterNode):
-        return [node.fn, node.columns, node._names]
+        return [node.fn, node.on, node._names]
     if isinstance(node, MapNode):
         return [node.fn, node._columns, node.rng, node.resizes]
     if isinstance(node, ColumnsNode):

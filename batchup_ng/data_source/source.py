@@ -335,11 +335,11 @@ class AbstractDataSource:
         """
         return shown(IndexedNode(self.node))
 
-    @validation.known_names()
+    @validation.known_names({**validation.ELSEWHERE, "columns": "pass them as on="})
     def filter(
         self,
         predicate: Callable[..., Any],
-        columns: Any = None,
+        on: Any = None,
         *,
         cache: str | os.PathLike[str] | None = None,
         lazy: bool = False,
@@ -361,8 +361,8 @@ class AbstractDataSource:
 
         Args:
             predicate: Called with the parts of one sample, by name if batches are dicts. It returns True or False.
-            columns: The columns to call it with: numbers from 0 on, or names. Without `lazy`, a source of arrays then
-                reads no others. Default: all.
+            on: The columns to call it with, by place, as for :meth:`map`. Without `lazy`, a source of arrays then reads
+                no others. Default: all.
             cache: A file that remembers the answer, for example ``"kept.json"``: the next program with the same samples
                 and predicate reads nothing. Samples and predicate are compared by a digest of the graph, of columns
                 (bytes of arrays; path, size and time of files; ``fingerprint()`` of accessors) and of the code of the
@@ -391,7 +391,7 @@ class AbstractDataSource:
         >>> [x.tolist() for (x,) in source.filter(lambda x: x != 1, lazy=True).batch_iterator(3)]
         [[0, 2], [3, 4, 5]]
         """
-        return self._followed_by(filtered(self.node, predicate, columns, cache, lazy, progress))
+        return self._followed_by(filtered(self.node, predicate, on, cache, lazy, progress))
 
     @validation.known_names({})
     def cache(self, where: Any = None, limit: int | str = "8GB") -> AbstractDataSource:

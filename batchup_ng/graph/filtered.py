@@ -12,7 +12,7 @@ be left out, the runner hands out a batch of other rows (``Failures.filled``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,14 +21,15 @@ from .. import batch as nests
 from ..accessors.base import gather
 from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import copied
-from ..columns import column_names, keys_in, picked, with_places
+from ..columns import column_names, keys_in, with_places
 from ..error_context import function_name
-from ..errors import ArgumentError, ArgumentTypeError, MapResultError
+from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .map import MapNode, call
 from .node import NEEDS_NUMBERS, Node, Streaming, Traits
+from .wrong_calls import with_on
 
 
 class FilterNode(MapNode):
@@ -37,19 +38,19 @@ class FilterNode(MapNode):
     Args:
         source: The node to filter.
         predicate: Called with the parts of one sample, by name if batches are dicts. It returns True or False.
-        columns: The columns to call it with: names or places. Default: all.
+        on: The columns to call it with, by place: names or places. Default: all.
     """
 
     name = "FilterDataSource"
 
     _gives_columns = False
 
-    def __init__(self, source: Node, predicate: Callable[..., Any], columns: Any = None) -> None:
+    def __init__(self, source: Node, predicate: Callable[..., Any], on: Any = None) -> None:
         super().__init__(source, checked_predicate(predicate), resizes=True)
         self.predicate = predicate
-        self.columns = columns
+        self.on = on
         form = source.form()
-        self._names = None if columns is None else with_places(form, column_names("columns", columns))
+        self._names = None if on is None else with_places(form, column_names("on", on))
         if self._names is not None and form is not None:
             keys_in(form, self._names)  # raises for columns that do not exist
 
@@ -102,8 +103,8 @@ class FilterNode(MapNode):
 
     def _decided(self, batch: Any) -> np.ndarray:
         """Return whether each sample of the batch is kept: ``(n,) bool``."""
-        shown = copied(batch if self._names is None else picked(batch, self._names))  # the predicate may write to it
-        decided = np.array([decision(self.fn, sample) for sample in nests.samples_of(shown)], bool)
+        shown = copied(batch if self._names is None else in_places(batch, self._names))  # the predicate may write to it
+        decided = np.array(decisions(self.fn, shown, self.on, batch), bool)
         if nests.lengths(batch) - {len(decided)}:
             raise MapResultError(
                 f"filter by {function_name(self.fn)!r} needs batches with one row for each sample in each array, and "
@@ -123,9 +124,22 @@ def checked_predicate(predicate: Any) -> Any:
     return predicate
 
 
-def decision(predicate: Callable[..., Any], sample: Any) -> bool:
+def in_places(batch: Any, names: Iterable[Any]) -> tuple[Any, ...]:
+    """Return some columns of a batch as a tuple, to call a function by place."""
+    return tuple([batch[key] for key in keys_in(batch, names)])
+
+
+def decisions(predicate: Callable[..., Any], shown: Any, on: Any, batch: Any) -> list[bool]:
+    """Return whether `predicate` keeps each sample of `batch`. It gets the columns `shown`, chosen by ``on=``."""
+    try:
+        return [_decision(predicate, sample) for sample in nests.samples_of(shown)]
+    except MapCallError as error:
+        raise error if on is None else with_on(error, on, batch, (predicate,)) from None
+
+
+def _decision(predicate: Callable[..., Any], sample: Any) -> bool:
     """Return whether `predicate` keeps a sample."""
-    answer = call(predicate, sample, chooses="columns")
+    answer = call(predicate, sample, kind="predicate")
     if isinstance(answer, (bool, np.bool_)) or (getattr(answer, "ndim", -1) == 0 and "bool" in str(answer.dtype)):
         return bool(answer)
     raise MapResultError(

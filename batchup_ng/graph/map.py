@@ -19,24 +19,24 @@ from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import copied, own_parts
 from ..columns import MappedColumns, column_names, keys_in
 from ..error_context import function_name, note_map
-from ..errors import ArgumentError, ArgumentTypeError, MapResultError
+from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from ..memory.leases import Buffers
 from ..meters.stopwatch import map_name, note
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .node import Classes, Node, Streaming, Traits
 from .wrapped import SameOrderNode
-from .wrong_calls import check_call
+from .wrong_calls import COLLATE, check_call, with_on
 
 
-def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, chooses: str = "on") -> Any:
+def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, kind: str = "map") -> Any:
     """Call a function with the parts of a batch or sample, by name for a dict.
 
     Args:
         fn: The function.
         batch: A tuple, a dict, or a list that stands for a tuple.
         keywords: Further arguments.
-        chooses: The user's option that chooses columns, for an error; "" if there is none.
+        kind: What the user calls the function, for an error.
 
     Raises:
         MapCallError: the function does not take these parts.
@@ -47,7 +47,7 @@ def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None 
     except TypeError as error:
         if type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None:
             placed, named = (tuple(batch), {}) if by_place else ((), {**batch})
-            check_call(fn, placed, named, {**(keywords or {})}, chooses)
+            check_call(fn, placed, named, {**(keywords or {})}, kind)
         raise  # an error inside of `fn`
 
 
@@ -180,7 +180,11 @@ class MapNode(SameOrderNode):
         taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
         if self.out is not None and not self._writes:
             taken = copied(taken)  # the columns stay in the batch, and the function may write to them
-        return self._columns.put_into(batch, self.result_of(taken, key, planned, writable), function_name(self.fn))
+        try:
+            result = self.result_of(taken, key, planned, writable)
+        except MapCallError as error:
+            raise with_on(error, self.on, batch, (self.fn, *getattr(self.fn, "fns", ()))) from None
+        return self._columns.put_into(batch, result, function_name(self.fn))
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         """Return the unchecked result of the function for a batch of `planned` planned samples.
@@ -268,7 +272,7 @@ class CollateNode(MapNode):
         return self.read(rows, key, buffers), None  # the function may return anything
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),), chooses="")
+        result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),), kind=COLLATE)
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"collate function {name!r} returned None; let it return a batch: (x, y)")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..error_context import function_name
 from ..errors import MapCallError
 
-WHAT = {"on": "map", "columns": "predicate"}
-"""Names of functions, by the option of the user that chooses the columns to call them with."""
+COLLATE = "collate function"
+"""The kind of function that is called with a list of samples. The others, ``map`` and ``predicate``, have ``on=``."""
 
 
 def check_call(
-    fn: Callable[..., Any], placed: tuple[Any, ...], named: dict[str, Any], keywords: dict[str, Any], chooses: str
+    fn: Callable[..., Any], placed: tuple[Any, ...], named: dict[str, Any], keywords: dict[str, Any], kind: str
 ) -> None:
     """Raise :class:`~batchup_ng.errors.MapCallError` if `fn` refuses these arguments."""
     with contextlib.suppress(ValueError):  # `fn` has no signature
@@ -27,25 +27,49 @@ def check_call(
         except TypeError:
             pass
         parameters = [each for each in signature.parameters.values() if each.name not in keywords]
-        taken = f"{function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
-        if not chooses:
-            raise MapCallError(f"collate function {taken}, and is called with the list of samples alone") from None
-        given = ", ".join(named) if named else f"{len(placed)} column{'s' * (len(placed) != 1)}"
-        told = f"{WHAT[chooses]} {taken}, the batch has {given}"
-        raise MapCallError(told + _remedy(signature, parameters, named, keywords, chooses)) from None
+        taken = f"{kind} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
+        if kind == COLLATE:
+            raise MapCallError(f"{taken}, and is called with the list of samples alone") from None
+        n = len(placed) + len(named)
+        if wrong := _wrong_keyword(signature, parameters, named, keywords):
+            remedy = chosen = f"; {wrong}"
+        else:
+            remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
+        error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
+        error.refused = id(fn), taken, n, chosen
+        raise error from None
 
 
-def _remedy(
-    signature: inspect.Signature, parameters: list[inspect.Parameter], named: Any, keywords: Any, chooses: str
+def _wrong_keyword(
+    signature: inspect.Signature, parameters: list[inspect.Parameter], named: Any, keywords: Any
 ) -> str:
+    """Return the remedy for a further argument that the function does not take; "" if it takes them all."""
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     for name in keywords:
         if name in named:
-            return f"; it is also called with {name}=, so rename that column"
+            return f"it is also called with {name}=, so rename that column"
         if name not in signature.parameters and not takes_any:
-            return f"; it is also called with {name}=: let it take that, or leave {name}= out"
+            return f"it is also called with {name}=: let it take that, or leave {name}= out"
+    return ""
+
+
+def _remedy(parameters: list[inspect.Parameter], named: Any) -> str:
     named_ones = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     needed = [each.name for each in named_ones if each.default is each.empty]
     if needed and named.keys() >= set(needed):
-        return f": pass {chooses}={(needed[0] if len(needed) == 1 else needed)!r}"
-    return f": pass {chooses}= with the {'names' if named else 'places'} of the columns to call it with"
+        return f": pass on={(needed[0] if len(needed) == 1 else needed)!r}"
+    return f": pass on= with the {'names' if named else 'places'} of the columns to call it with"
+
+
+def with_on(error: MapCallError, on: Any, batch: Any, fns: Sequence[Any]) -> MapCallError:
+    """Return the error of a call of one of `fns` with the columns `on`. It names them, and all columns of the batch."""
+    refused, taken, n, remedy = error.refused or (0, "", 0, "")
+    if refused not in map(id, fns):  # it is the error of a call inside of the function
+        return error
+    has = f"the columns {', '.join(batch)}" if isinstance(batch, Mapping) else _columns(len(batch))
+    how = "is called with" if on is None else f"on={on!r} passes it"  # None: views of the images
+    return MapCallError(f"{taken}, and {how} {_columns(n)}; the batch has {has}{remedy}")
+
+
+def _columns(n: int) -> str:
+    return f"{n} column{'s' * (n != 1)}"

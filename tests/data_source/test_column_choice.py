@@ -311,9 +311,18 @@ def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractW
         "map takes_age takes (age), the batch has age, image, label: pass on='age'": named().map(takes_age),
         "map takes_age takes (age), the batch has 3 columns: pass on= with the places of the": placed().map(takes_age),
         "map takes_two takes (a, b), the batch has age, image, label: pass on= with the names": named().map(takes_two),
-        "takes (a, b), the batch has 2 columns; it is also called with rng=": placed().map(
-            takes_two, on=[0, 1], rng="sample"
-        ),
+        "takes (a, b), and on=[0, 1] passes it 2 columns; the batch has 3 columns; it is also called with rng=":
+            placed().map(takes_two, on=[0, 1], rng="sample"),
+        "map takes_age takes (age), and on=['age', 'label'] passes it 2 columns; the batch has the columns age, image, "
+        "label: pass on= with as many columns as it takes": named().map(takes_age, on=["age", "label"]),
+        "map takes_two takes (a, b), and on='age' passes it 1 column; the batch has the columns age, image, label":
+            named().map(takes_two, on="age"),
+        "map takes_two takes (a, b), and on=-1 passes it 1 column; the batch has 3 columns: pass on= with as many":
+            placed().map_samples(takes_two, on=-1),
+        "predicate takes_two takes (a, b), and on='label' passes it 1 column; the batch has the columns age, image":
+            named().filter(takes_two, on="label", lazy=True),
+        "map takes_two takes (a, b), and on='image' passes it 1 column; the batch has the columns age, image, label":
+            named().views(takes_two, lambda x: x, on="image"),
         "pass on=['age', 'label']": named().map(lambda age, label, scale=1: (age, label)),
         "map_samples": named().map_samples(takes_age),
         "so rename that column": named().rename({"age": "rng"}).map(lambda **b: b, rng="sample"),

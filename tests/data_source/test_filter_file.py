@@ -83,7 +83,7 @@ CHANGES: dict[str, Any] = {
     "a map": lambda path: kept(bu.ArrayDataSource([Watched()]).map(lambda x: (x + 1,)), path),
     "random numbers": lambda path: kept(bu.ArrayDataSource([Watched()]).map(lambda x, rng: (x,), rng="sample"), path),
     "a subset": lambda path: kept(bu.ArrayDataSource([Watched()]).subset(np.arange(19, -1, -1)), path),
-    "columns": lambda path: kept(bu.ArrayDataSource([Watched(), np.arange(20)]), path, columns=1),
+    "columns": lambda path: kept(bu.ArrayDataSource([Watched(), np.arange(20)]), path, on=1),
     "names": lambda path: len(bu.ArrayDataSource({"x": Watched()}).filter(is_odd, cache=path)),
     "chosen columns": lambda path: kept(bu.ArrayDataSource([Watched()]).map(lambda x: x, on=0), path),
     "the library": None,

@@ -413,8 +413,8 @@ def test_a_filtered_source_is_reproducible() -> None:
 
 
 def test_a_filter_shows_what_it_is() -> None:
-    lazy = numbers(9).filter(Among(3), columns=0, lazy=True)
-    assert repr(lazy).startswith("<FilterDataSource: at most 9 samples, predicate=Among, columns=0, of <ArrayData")
+    lazy = numbers(9).filter(Among(3), on=0, lazy=True)
+    assert repr(lazy).startswith("<FilterDataSource: at most 9 samples, predicate=Among, on=0, of <ArrayData")
 
 
 def test_a_predicate_that_writes_changes_no_sample(over: Any) -> None:

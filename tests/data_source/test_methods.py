@@ -108,11 +108,11 @@ def test_filter_reads_only_the_columns_that_are_named() -> None:
     for source, columns in ((bu.ArrayDataSource([large, small]), 1), (by_name, ["label"]), (by_name, "label")):
         for view in (source, source.subset(np.arange(599, -1, -1))):
             large.reads = small.reads = 0
-            kept = view.filter(lambda label: label < 3, columns=columns)
+            kept = view.filter(lambda label: label < 3, on=columns)
             assert (large.reads, small.reads) == (0, 3)
             assert len(kept) == 3
     mapped = numbers().map(lambda x, y: (x, y, x + y))
-    assert flat(ids(mapped.filter(lambda total, x: total == x + 16, columns=[2, 0]))) == [4]
+    assert flat(ids(mapped.filter(lambda total, x: total == x + 16, on=[2, 0]))) == [4]
     assert small.reads == 3
 
 
@@ -138,9 +138,9 @@ def test_filter_of_random_maps_is_the_same_each_time() -> None:
         (lambda: numbers().filter("x > 3"), TypeError),
         (lambda: numbers().filter(lambda x, y: None), TypeError),
         (lambda: numbers().filter(lambda x, y: np.array([True])), TypeError),
-        (lambda: numbers().filter(lambda x: True, columns=2), ValueError),
-        (lambda: numbers().map(lambda x, y: (x, y)).filter(bool, columns=[-3]), ValueError),
-        (lambda: bu.ArrayDataSource({"x": A}).filter(bool, columns="y"), ValueError),
+        (lambda: numbers().filter(lambda x: True, on=2), ValueError),
+        (lambda: numbers().map(lambda x, y: (x, y)).filter(bool, on=[-3]), ValueError),
+        (lambda: bu.ArrayDataSource({"x": A}).filter(bool, on="y"), ValueError),
         (lambda: numbers().map(lambda x, y: (x[:3],), resizes=True).filter(bool), ValueError),
     ],
 )
@@ -152,13 +152,25 @@ def test_filter_says_what_it_cannot_do(make: Any, error: type[Exception]) -> Non
 def test_filter_takes_tensors() -> None:
     torch = pytest.importorskip("torch", reason="its tensors are what is compared")
     pairs = [(torch.full((2,), i), torch.tensor(i)) for i in range(6)]
-    source = bu.ArrayDataSource([bu.MapStyle(pairs)]).filter(lambda x, y: y > 3, columns=[0, 1])
+    source = bu.ArrayDataSource([bu.MapStyle(pairs)]).filter(lambda x, y: y > 3, on=[0, 1])
     assert len(source) == 2
 
 
 def test_filter_by_columns_keeps_the_repeats_of_a_subset() -> None:
     source = numbers(4).subset([3, 2, 0]).repeat(2)
     for columns in (None, [0, 1]):
-        assert flat(ids(source.filter(lambda x, y: x % 2 == 0, columns=columns))) == [2, 0, 2, 0]
+        assert flat(ids(source.filter(lambda x, y: x % 2 == 0, on=columns))) == [2, 0, 2, 0]
     repeated = bu.ArrayDataSource([A], repeats=2)
-    assert len(repeated.filter(lambda x: x < 2, columns=[0])) == len(repeated.filter(lambda x: x < 2)) == 4
+    assert len(repeated.filter(lambda x: x < 2, on=[0])) == len(repeated.filter(lambda x: x < 2)) == 4
+
+
+def test_a_predicate_of_chosen_columns_is_called_by_place_as_maps_are() -> None:
+    source = bu.ArrayDataSource({"x": np.arange(6), "y": np.arange(6) * 2, "z": np.zeros(6)})
+    for lazy in (False, True):
+        for over in (source, source.map(lambda **batch: batch)):
+            kept = over.filter(lambda a, b: a + b == 9, on=["y", "x"], lazy=lazy)
+            assert [batch["x"].tolist() for batch in kept.batch_iterator(6)] == [[3]]
+            with raises(bu.MapCallError):
+                list(over.filter(lambda a, b: True, on="y", lazy=lazy).batch_iterator(6))
+    with raises(bu.ArgumentTypeError):
+        source.filter(bool, columns="x")  # type: ignore[call-arg]
