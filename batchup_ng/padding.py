@@ -20,8 +20,14 @@ from .columns import column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
 from .row_arrays import RowArrays
 
+NAMES_IN_PAD = {
+    "padding_value": "value", "max_length": "length", "truncation": "truncate", "pad_to_multiple_of": "to_multiple",
+    "padding_side": "side", "return_lengths": "lengths", "return_mask": "mask",
+}  # fmt: skip
+"""The names of options of :func:`pad_batch` in the method ``pad`` of a source."""
 
-@validation.known_names({})
+
+@validation.known_names({new: f"pass it as {old}=" for old, new in NAMES_IN_PAD.items()})
 def pad_batch(
     arrays: Any,
     *,
@@ -87,13 +93,6 @@ def pad_batch(
         pad_to_multiple_of=pad_to_multiple_of, padding_side=padding_side, axes=axes, return_lengths=return_lengths,
         return_mask=return_mask, shape=shape, dtype=dtype,
     )(arrays)  # fmt: skip
-
-
-NAMES_IN_PAD = {
-    "padding_value": "value", "max_length": "length", "truncation": "truncate", "pad_to_multiple_of": "to_multiple",
-    "padding_side": "side", "return_lengths": "lengths", "return_mask": "mask",
-}  # fmt: skip
-"""The names of options of :func:`pad_batch` in the method ``pad`` of a source."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -216,7 +215,8 @@ class PadColumns:
 
     def __init__(self, *columns: int | str, **options: Any) -> None:
         defaults = inspect.unwrap(pad_batch).__kwdefaults__ or {}
-        validation.no_unknown("PadColumns", options, defaults)
+        advice = {new: f"pass it as {old}=" for old, new in NAMES_IN_PAD.items()}
+        validation.no_unknown("PadColumns", options, defaults, advice)
         self._hold(columns, Padding(**{**defaults, **options}))
 
     @classmethod

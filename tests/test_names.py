@@ -83,3 +83,18 @@ def test_options_of_scikit_learns_split_have_names_here() -> None:
         for split in (source.split, functools.partial(bu.split, source)):
             with raises(ArgumentTypeError):
                 split([0.5, 0.5], seed=1, **{option: 1})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: bu.ArrayDataSource([np.arange(3)]).pad(0, padding_value=1),
+        lambda: bu.PadColumns(0, value=1),
+        lambda: bu.pad_batch([[1]], value=1),
+        lambda: bu.statistics([np.arange(3)], on=0),
+        lambda: bu.from_file("x.txt", index="folder"),
+    ],
+)
+def test_an_option_that_has_another_name_elsewhere_is_refused_with_the_right_one(call: Any) -> None:
+    with raises(ArgumentTypeError):
+        call()

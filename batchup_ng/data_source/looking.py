@@ -75,7 +75,9 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
     try:
         narrow = node.only([column])
     except ArgumentError as error:
-        raise ArgumentError(f"{name}: {error}") from None
+        of_files = isinstance(column, str) and node.reader_report() is not None
+        remedy = f"; a column of a table is kept by from_table(..., columns=[{column!r}])" if of_files else ""
+        raise ArgumentError(f"{name}: {error}{remedy}") from None
     if narrow is None:
         key = 0 if isinstance(column, int) or isinstance(node.form(), tuple) else column
         raise ArgumentError(

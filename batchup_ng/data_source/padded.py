@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .source import AbstractDataSource
 
 
-@validation.known_names({})
+@validation.known_names({old: f"pass it as {new}=" for old, new in NAMES_IN_PAD.items()})
 def pad(
     source: AbstractDataSource,
     *columns: Any,

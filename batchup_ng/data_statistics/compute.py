@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from .. import validation
@@ -14,15 +15,19 @@ from ..data_source.of_data import source_of
 from ..data_source.reduce import shown_epoch
 from ..data_source.source import AbstractDataSource
 from ..display import progress_of
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, InOrderNotSupported
 from ..graph.choice import ChoiceNode
 from ..graph.composite import CompositeNode
 from ..graph.node import Node, nodes_of
 from ..work_pool import AbstractWorkerPool
+from ..work_pool.by_name import POOLS, pool_of_loader
 from ..work_pool.parallel import WithConsumerMaps
 from .column import column_statistics
 from .partial import PartialStatistics
 from .result import HEAD, Statistics
+
+LENDS = "_pool_node"
+"""The method of a loader that returns the node with its pool, and starts the pool."""
 
 MOST_FILE_BYTES = 2**31
 """The largest file of statistics that is read."""
@@ -46,13 +51,13 @@ class StatisticsFile(AnswerFile):
         return Statistics.from_bytes(content, digest)
 
 
-@validation.known_names({})
+@validation.known_names({"on": "pass them as columns="})
 def statistics(
     data: Any,
     columns: Any = None,
     *,
     axis: str | None = None,
-    pool: AbstractWorkerPool | None = None,
+    pool: Any = None,
     batch_size: int = 256,
     progress: bool | Callable[..., Any] = True,
     cache: Any = None,
@@ -76,7 +81,8 @@ def statistics(
         axis: The groups with statistics of their own: ``"channels"``, each place along the last axis; ``"elements"``,
             each element of a sample; ``"all"``, no groups. Default, by the axes of a sample: 1 axis ``"elements"``, or
             ``"all"`` if samples are a list of arrays; 2 axes ``"all"``; 3 and more, as images, ``"channels"``.
-        pool: A pool whose workers read and count. None: this thread.
+        pool: Whose workers read and count: a pool; a loader, which lends its workers; ``"threads"`` or
+            ``"processes"``, the pool that loaders share. None or ``"serial"``: this thread.
         batch_size: Samples that are read together.
         progress: Whether to show progress in a terminal if tqdm is installed; or a function like ``tqdm.tqdm``.
         cache: A file, such as ``"photos/statistics.json"``, that keeps the result for the next program. It counts as
@@ -85,9 +91,9 @@ def statistics(
 
     Raises:
         ArgumentError: the epoch has no end, or its samples depend on the batch size, as in a
-            :class:`~batchup_ng.ChoiceDataSource` of parts of different lengths; there is no such column, a column holds
-            values of different kinds or shapes, or of a kind that has no statistics among others, or `cache` is another
-            file.
+            :class:`~batchup_ng.ChoiceDataSource` of parts of different lengths, or are drawn by weight; there is no
+            such column, a column holds values of different kinds or shapes, or of a kind that has no statistics among
+            others, or `cache` is another file.
         ArgumentTypeError: a column in `columns` holds neither real numbers nor strings, or an argument is of the wrong
             kind.
 
@@ -124,7 +130,13 @@ def statistics(
         if known is not None:
             return known
     partial = PartialStatistics(names or _names(source.node), names is not None, axis)
-    parts = merged_parts(source, partial, pool, batch_size, shown)
+    try:
+        parts = merged_parts(source, partial, pool, batch_size, shown)
+    except InOrderNotSupported:
+        raise ArgumentError(
+            "data must have the same samples in each epoch to have statistics, and these are drawn; pass the source as "
+            "it was before sample(...)"
+        ) from None
     whole = {name: found.result(name) for name, found in parts.items()}
     merged = {name: found for name, found in whole.items() if found is not None}
     if not merged:
@@ -175,7 +187,7 @@ class Mergeable(Protocol):
 
 
 def merged_parts(
-    source: AbstractDataSource, make: Callable[..., Any], pool: AbstractWorkerPool | None, batch_size: int, shown: Any,
+    source: AbstractDataSource, make: Callable[..., Any], pool: Any, batch_size: int, shown: Any,
     **options: Any,
 ) -> dict[Any, Any]:  # fmt: skip
     """Return the parts of all batches of epoch 0, merged, by the name of their column.
@@ -183,27 +195,38 @@ def merged_parts(
     Args:
         source: The source.
         make: A map that returns one column: a dict of a :class:`Mergeable` for each column in its first row.
-        pool: The pool whose workers call `make`; None: this thread.
+        pool: Whose workers call `make`, from :func:`checked_pool`; None: this thread.
         batch_size: Samples that are read together.
         shown: Shows the progress: see :func:`~batchup_ng.display.progress_of`.
         **options: Options of the epoch.
     """
     made: AbstractDataSource = source.map(make)
-    if pool is not None:
-        made = pool.parallel_data_source(made) if made.is_random_access else pool.prefetch(made)
     merged: dict[Any, Mergeable] = {}
-    for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0, **options}):
-        for name, found in column[0].items():
-            if name in merged:
-                merged[name].merge(name, found)
-            else:
-                merged[name] = found
-            merged[name].check(name)
+    with _lent(pool) as workers:
+        if workers is not None:
+            made = workers.parallel_data_source(made) if made.is_random_access else workers.prefetch(made)
+        for (column,) in shown_epoch(made, batch_size, shown, None, {"epoch": 0, **options}):
+            for name, found in column[0].items():
+                if name in merged:
+                    merged[name].merge(name, found)
+                else:
+                    merged[name] = found
+                merged[name].check(name)
     return merged
 
 
-def checked_pool(pool: Any) -> AbstractWorkerPool | None:
-    """Return the user's argument `pool`; raise if it is neither None nor a pool."""
-    if pool is not None and not isinstance(pool, AbstractWorkerPool):
-        raise ArgumentTypeError(f"pool must be None or a pool, such as WorkerThreadPool(), not {pool!r:.80}")
-    return pool
+def checked_pool(pool: Any) -> Any:
+    """Return the user's argument `pool`; raise if it is neither None, a pool, its name nor a loader."""
+    if not (pool is None or isinstance(pool, (str, AbstractWorkerPool)) or hasattr(pool, LENDS)):
+        raise ArgumentTypeError(f"pool must be None, a pool, its name or a loader, not {pool!r:.80}; pass 'threads'")
+    return validation.one_of("pool", pool, tuple(POOLS)) if isinstance(pool, str) else pool
+
+
+@contextlib.contextmanager
+def _lent(pool: Any) -> Iterator[AbstractWorkerPool | None]:
+    """Return the pool for the user's `pool`; None for this thread."""
+    if not isinstance(pool, str):
+        yield getattr(pool, LENDS)().pool if hasattr(pool, LENDS) else pool
+        return
+    with pool_of_loader(pool, None) as made:
+        yield made

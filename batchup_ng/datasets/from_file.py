@@ -32,7 +32,7 @@ SAVED_DATASET_FILES = "data-*.arrow"
 """Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
 
 
-@validation.known_names({})
+@validation.known_names({"index": "make the accessor: ArrayDataSource({'x': TextLines(path, index=...)})"})
 def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSource:
     """Return a source over the rows of a file: batches are dicts of its columns.
 

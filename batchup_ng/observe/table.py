@@ -22,7 +22,6 @@ from ..graph.node import Classes, numbered_length
 from ..randomness import OrderKey
 from ..randomness.numpy_rng import globals_kept
 from ..sampling.standard import StandardSampler
-from ..work_pool import AbstractWorkerPool
 from .columns import ColumnPart, ColumnParts
 from .panels import LABEL, LABELS
 from .samples import refuse_used_up, source_or_batch
@@ -143,7 +142,7 @@ class Summary(Mapping[str, ColumnSummary]):
 
 @validation.known_names({})
 def summary(
-    data: Any, samples: int | None = 1000, *, pool: AbstractWorkerPool | None = None, batch_size: int = 64,
+    data: Any, samples: int | None = 1000, *, pool: Any = None, batch_size: int = 64,
     progress: bool | Callable[..., Any] = True,
 ) -> Summary:  # fmt: skip
     """Return a table of the columns of a source: dtypes, shapes, ranges, missing values, common values, lengths.
@@ -156,7 +155,7 @@ def summary(
         data: A source, any data that a :class:`~batchup_ng.Loader` takes, or a batch.
         samples: How many samples to read, drawn without repetition by a fixed seed. A source that only streams gives
             its first ones. None: all samples of an epoch.
-        pool: A pool whose workers read and count. None: this thread.
+        pool: Whose workers read and count, as for :func:`batchup_ng.statistics`. None: this thread.
         batch_size: Samples that are read together.
         progress: Whether to show progress in a terminal if tqdm is installed; or a function like ``tqdm.tqdm``.
 

@@ -193,3 +193,13 @@ def test_sources_that_repeat_samples_are_refused() -> None:
         with raises(ArgumentError):
             repeated.split([0.8, 0.2], seed=1)
     assert len(source.concat(source.take(92)).take(92).split([0.5, 0.5], seed=1)) == 2
+
+
+def test_a_column_that_a_reader_of_tables_left_out_is_named_with_the_remedy() -> None:
+    table = {"path": ["a.png", "b.png"], "label": ["x", "y"], "patient": [1, 2]}
+    source = bu.from_table(table, missing="ignore")
+    for use in (lambda: source.split([0.5, 0.5], 1, groups="patient"), lambda: source.sample(weights="patient")):
+        with raises(ArgumentError):
+            use()
+    kept = bu.from_table(table, missing="ignore", columns=["patient"])
+    assert len(kept.split([0.5, 0.5], 1, groups="patient")) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from fractions import Fraction
 from typing import Any
 
@@ -159,6 +160,22 @@ def test_batch_size_and_pool_change_no_bit(pools: list[Any]) -> None:
         assert bits(bu.statistics(source, pool=pool, batch_size=13)) == expected
 
 
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_the_workers_of_loaders_count(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    source = bu.ArrayDataSource(columns())
+    expected = bits(bu.statistics(source))
+    before = threading.active_count()
+    with bu.Loader(source, 7, pool=kind) as loader:
+        assert bits(bu.statistics(source, pool=loader, batch_size=13)) == expected
+        with_one = threading.active_count()
+        assert bits(bu.statistics(source, pool=kind, batch_size=13)) == expected
+        assert threading.active_count() == with_one
+        assert len(list(loader)) == 9
+    assert bits(bu.statistics(source, pool=kind)) == expected
+    assert threading.active_count() == before
+
+
 def test_tuples_have_places_or_the_names_of_their_source(pools: list[Any]) -> None:
     data = columns()
     by_name, source = bu.statistics(data), bu.ArrayDataSource([data["image"], data["label"]])
@@ -235,7 +252,13 @@ def test_what_has_no_statistics_is_refused() -> None:
     with raises(bu.ArgumentError):
         bu.statistics(data, axis="rows")
     with raises(bu.ArgumentTypeError):
-        bu.statistics(data, pool="threads")
+        bu.statistics(data, pool=3)
+    with raises(bu.ArgumentError):
+        bu.statistics(data, pool="auto")
+    with raises(bu.ArgumentError):
+        bu.statistics(bu.ArrayDataSource(data).sample(balanced="label"))
+    with raises(bu.ArgumentTypeError):
+        bu.statistics(data, on="age")  # type: ignore[call-arg]
     with raises(bu.ArgumentTypeError):
         bu.statistics(data)["name"].quantile(0.5)
     with raises(bu.ArgumentError):
