@@ -41,8 +41,9 @@ def to_tensorflow(batches: Any) -> Any:
     """Return `batches` with eager tensors on the CPU in place of arrays.
 
     A tensor is the array's own memory. No later batch is written to that memory as long as the tensor lives. Arrays
-    that are not aligned for TensorFlow (usually small ones), read-only arrays and text are copied. A thread makes the
-    tensors of the next batch while you use this one. States count the batches handed out.
+    that are not aligned for TensorFlow (usually small ones), read-only arrays and text are copied. Tuples, lists and
+    dicts keep their form, and what cannot be a tensor stays as it is. A thread makes the tensors of the next batch
+    while you use this one. States count the batches handed out.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or
@@ -66,9 +67,12 @@ def _tensors(batch: Any) -> Any:
 
 def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, list):
-        return [_tensor(part) for part in leaf]
+        return [_tensors(part) for part in leaf]
     if not isinstance(leaf, np.ndarray) or leaf.dtype not in DLPACK_DTYPES:
-        return tf.convert_to_tensor(leaf)
+        try:
+            return tf.convert_to_tensor(leaf)
+        except (TypeError, ValueError):  # None, or an object that is no array
+            return leaf
     if not (leaf.flags.c_contiguous and leaf.flags.writeable and leaf.ctypes.data % TENSOR_ALIGNMENT_BYTES == 0):
         leaf = _aligned_copy(leaf)
     return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())

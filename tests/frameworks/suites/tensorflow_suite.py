@@ -210,6 +210,20 @@ def test_arrays_that_tensorflow_cannot_take_are_copied() -> None:
     assert address(tensor) == aligned.ctypes.data
 
 
+def test_lists_of_dicts_and_tuples_keep_their_form_and_what_is_no_tensor_stays() -> None:
+    boxes, thing = np.arange(8.0).reshape(2, 4), object()
+    batch = {"b": ("t", boxes[0]), "l": [{"boxes": boxes, "name": "x"}, {"boxes": boxes[:0], "name": None}], "o": thing}
+    for found in (to_tensorflow(batch), next(to_tensorflow(iter([batch])))):
+        assert (found["b"][0].numpy(), found["b"][1].numpy().tolist()) == (b"t", boxes[0].tolist())
+        first, second = found["l"]
+        np.testing.assert_array_equal(first["boxes"], boxes)
+        assert (first["name"].numpy(), second["boxes"].shape, second["name"]) == (b"x", (0, 4), None)
+        assert found["o"] is thing
+    ((row, name),) = to_tensorflow([(boxes, "t")])
+    np.testing.assert_array_equal(row, boxes)
+    assert name.numpy() == b"t"
+
+
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 @pytest.mark.parametrize("adapter", [to_tensorflow, to_tf_dataset])
 def test_tensors_never_change(kind: str, adapter: Any, in_full: bool) -> None:
