@@ -59,15 +59,18 @@ def to_keras(loader: Loader) -> Any:
     the batches in an order that it does not publish, so no batch is made ahead, and a warning says so.
 
     The loader counts the epochs: to resume a training, give ``fit`` the callback :class:`KeepState`, or save
-    ``loader.state_dict()`` between two epochs. If Keras does not finish an epoch, for example while it builds a model,
-    that epoch begins again.
+    ``loader.state_dict()`` between two epochs. ``BackupAndRestore`` and ``initial_epoch=`` alone do not move the
+    loader, which begins with its epoch 0 again: Keras does not tell a data set the number of its epoch. If Keras does
+    not finish an epoch, for example while it builds a model, that epoch begins again.
 
     ``fit(steps_per_epoch=k)`` is right if k divides the number of batches. Otherwise an epoch of Keras ends early where
     an epoch of the loader ends, and a warning says so (with TensorFlow only Keras' own): pass :func:`endless`.
 
     Args:
-        loader: Its batches have a form that Keras takes: ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``, or dicts. A
-            loader from ``loader.map`` or :func:`~batchup_ng.watch` keeps their effect.
+        loader: Its batches have a form that Keras takes: ``(x, y)``, ``(x, y, sample_weight)``, ``(x,)``. `x` may be a
+            dict of inputs by their names. Keras takes a batch that is a dict for `x` alone, so dicts ``{"x": ..., "y":
+            ...}`` need ``loader.map(lambda x, y: (x, y))``. A loader from ``loader.map`` or
+            :func:`~batchup_ng.watch` keeps their effect.
 
     Raises:
         ArgumentTypeError: the source only streams, a generator draws its order, or an epoch has no end. For these,

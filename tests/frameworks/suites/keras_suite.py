@@ -459,6 +459,12 @@ def test_batches_with_names_and_nested_ones(pools: list[AbstractWorkerPool]) -> 
 # -- errors --------------------------------------------------------------------------------------------------------
 
 
+def test_a_loader_of_dicts_is_mapped_to_pairs(model: Any, seen: list[Any]) -> None:
+    with bu.Loader({"x": X, "y": X}, SIZE, pool="serial") as loader:
+        model.fit(to_keras(loader.map(lambda x, y: (x, y))), shuffle=False, verbose=0)
+    assert [value for batch in seen for value in batch] == list(range(N))
+
+
 def test_an_error_of_a_sample_reaches_the_caller_of_fit(tmp_path: Path, pool: Any) -> None:
     paths = [tmp_path / f"{number}.png" for number in range(12)]
     for path in paths:
