@@ -90,6 +90,7 @@ def test_parts_are_given_by_place_or_by_name() -> None:
 
 
 def test_the_images_of_a_dict_without_image_are_its_only_part_like_them(pools: list[Any]) -> None:
+    pytest.importorskip("cv2")
     photo = np.arange(6 * 4 * 4 * 3, dtype=np.uint8).reshape(6, 4, 4, 3)
     flipped = photo[:, :, ::-1]
     beside = {"id": np.arange(6), "tokens": np.zeros((6, 5)), "embedding": np.zeros((6, 2, 4)), "text": list("abcdef")}

@@ -112,6 +112,7 @@ def test_columns_with_such_names_that_are_no_annotations_are_taken(name: str) ->
 
 
 def test_boxes_in_the_pixels_of_the_files_are_resized_with_their_images(tmp_path: Path) -> None:
+    pytest.importorskip("cv2")
     Image.new("RGB", (200, 100)).save(tmp_path / "w.png")
     table = {"path": ["w.png"], "boxes": [[[100, 50, 200, 100]]]}
     with raises(bu.ArgumentError):
