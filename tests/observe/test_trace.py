@@ -106,8 +106,9 @@ def test_each_loader_has_lanes_of_its_own_and_each_trace_all_batches(tmp_path: P
                 thread.join()
     assert {event["pid"] for event in events(tmp_path / "one.json")} == {0, 1}
     found = events(tmp_path / "all.json")
-    names = {event["args"]["name"] for event in found if event["name"] == "process_name"}
-    assert names == {"loader 0: SerialPool", "loader 1: WorkerThreadPool", "loader 2: WorkerThreadPool"}
+    names = [event["args"]["name"].split(": ")[:2] for event in found if event["name"] == "process_name"]
+    pools = ("SerialPool", "WorkerThreadPool", "WorkerThreadPool")
+    assert names == [[f"loader {number}", f"<{pool}"] for number, pool in enumerate(pools)]
     waits = Counter(event["pid"] for event in found if event["name"] == "wait")
     assert waits == dict.fromkeys(range(3), BATCHES // EPOCHS)
     assert batch_times.listeners == ()
