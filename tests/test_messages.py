@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import itertools
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,12 +16,15 @@ from tests.messages import EXPECTED, FILE, TESTS, raises, warns
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    """Yield each call below a node, with the name of the function in which it stands; "" for no ``def``."""
+def calls(tree: ast.AST, lines: Sequence[int]) -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call in these lines, with the name of the function in which it stands; "" for no ``def``."""
     waiting = [("", tree)]
     while waiting:
         function, node = waiting.pop()
         for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", 0), getattr(child, "end_lineno", sys.maxsize)
+            if bisect.bisect_left(lines, first) == bisect.bisect_right(lines, last):
+                continue  # none of the lines is in it
             if isinstance(child, ast.Call):
                 yield function, child
             waiting.append((getattr(child, "name", "") if isinstance(child, SCOPES) else function, child))
@@ -34,8 +39,14 @@ def called(call: ast.Call) -> str:
     return f"{function.value.id}.{function.attr}" if of_module else ""
 
 
-def callers(tree: ast.Module) -> set[str]:
+def lines_with(words: Sequence[str], text: str) -> list[int]:
+    """Return the numbers of the lines in which one of these words stands."""
+    return [number for number, line in enumerate(text.split("\n"), 1) if any(word in line for word in words)]
+
+
+def callers(text: str) -> set[str]:
     """Return the names of the functions that call ``raises`` or ``warns`` of ``messages.py``."""
+    tree = ast.parse(text)
     imported = {
         alias.asname or alias.name
         for node in tree.body
@@ -43,37 +54,38 @@ def callers(tree: ast.Module) -> set[str]:
         for alias in node.names
     }
     imported &= {"raises", "warns"}
-    return {name for name, call in calls(tree) if imported and called(call) in imported}
+    lines = lines_with(["raises(", "warns("], text)
+    return {name for name, call in calls(tree, lines) if imported and called(call) in imported}
 
 
-def matches(tree: ast.Module) -> list[int]:
+def matches(text: str) -> list[int]:
     """Return the lines of calls that have a ``match=`` of pytest."""
     names = ("pytest.raises", "pytest.warns", "pytest.RaisesExc", "pytest.deprecated_call")
     return [
         call.lineno
-        for _, call in calls(tree)
+        for _, call in calls(ast.parse(text), lines_with(["pytest"], text))
         if called(call) in names and any(keyword.arg == "match" for keyword in call.keywords)
     ]
 
 
-def trees(word: str) -> dict[str, ast.Module]:
-    """Return the parsed files of tests in which a word stands."""
-    texts = {path.relative_to(TESTS).as_posix(): path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")}
-    return {file: ast.parse(text) for file, text in texts.items() if word in text}
+def texts(word: str) -> dict[str, str]:
+    """Return the files of tests in which a word stands."""
+    found = {path.relative_to(TESTS).as_posix(): path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")}
+    return {file: text for file, text in found.items() if word in text}
 
 
 def test_each_function_that_expects_a_message_has_a_section_and_no_other() -> None:
-    found = {f"{file}::{function}" for file, tree in trees("tests.messages").items() for function in callers(tree)}
+    found = {f"{file}::{function}" for file, text in texts("tests.messages").items() for function in callers(text)}
     assert sorted(found - EXPECTED.keys()) == [], "without a section"
     assert sorted(EXPECTED.keys() - found) == [], "sections of functions that call neither raises nor warns"
 
 
 def test_messages_are_matched_nowhere_else() -> None:
-    assert {file for file, tree in trees("match").items() if matches(tree)} == {"messages.py"}
+    assert {file for file, text in texts("match").items() if matches(text)} == {"messages.py"}
 
 
 def test_what_the_checks_above_look_for_is_found() -> None:
-    tree = ast.parse(
+    text = (
         "from tests.messages import raises\n"
         "def test():\n"
         "    def inner():\n"
@@ -83,8 +95,8 @@ def test_what_the_checks_above_look_for_is_found() -> None:
         "    with pytest.raises(ValueError, match='x'), pytest.raises(ValueError):\n"
         "        pass\n"
     )
-    assert callers(tree) == {"inner", ""}, "a comprehension has no name to find a section by"
-    assert matches(tree) == [7]
+    assert callers(text) == {"inner", ""}, "a comprehension has no name to find a section by"
+    assert matches(text) == [7]
 
 
 def test_the_file_is_sorted_and_says_nothing_twice() -> None:

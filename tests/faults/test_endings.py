@@ -178,7 +178,7 @@ def test_f13_a_handler_that_raises_at_any_step_loses_and_repeats_no_sample(
     # A row of 4,000 numbers is of 32 kB, so that each batch lies in memory that is used again.
     first = signal.SIGINT if width == 8 else signal.SIGALRM
     for number, lines in extent.cases([(first, False)], itertools.product(strikes.SIGNALS, (False, True))):
-        every = extent.times(53, 1)
+        every = extent.times(101, 1)
         setting = {"number": number, "lines": lines, "every": every, "first": seed % every}
         came = play(strikes.each_act, kind=kind, width=width, **setting, limit=LIMIT * extent.times(1, 10))
         assert min(came.values()) >= 1, came
