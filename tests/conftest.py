@@ -45,6 +45,9 @@ LIBRARY = rf"\b(?:{'|'.join(OPTIONAL)})\b"
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""
 
+TURNS = 5
+"""In so many turns all tests marked ``in_turn`` have run."""
+
 EXAMPLES = {"quick": 8, "thorough": 1000}
 """How many examples each property is tried with."""
 
@@ -53,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
     parser.addoption("--passed-without-libraries", type=Path, help="leave out tests that this file lists as passed")
-    parser.addoption("--third", type=int, choices=range(3), help="of the tests marked in_turn, run only this third")
+    parser.addoption("--turn", type=int, choices=range(TURNS), help="of the tests marked in_turn, run only this fifth")
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
@@ -136,16 +139,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(config: pytest.Config, items: list[pytest.Item]) -> set[pytest.Item]:
     """Return the tests that the options leave out.
 
-    Without ``--thorough``: those marked ``thorough``. With ``--third``: of those marked ``in_turn``, the other two
-    thirds. With ``--passed-without-libraries``: those listed there that do not themselves name a library.
+    Without ``--thorough``: those marked ``thorough``. With ``--turn``: of those marked ``in_turn``, the other four
+    fifths. With ``--passed-without-libraries``: those listed there that do not themselves name a library.
     """
     left_out: set[pytest.Item] = set()
     if not config.getoption("--thorough"):
         left_out.update(item for item in items if item.get_closest_marker("thorough"))
-    third = config.getoption("--third")
-    if third is not None:
+    turn = config.getoption("--turn")
+    if turn is not None:
         in_turn = [item for item in items if item not in left_out and item.get_closest_marker("in_turn")]
-        left_out.update(item for number, item in enumerate(in_turn) if number % 3 != third)
+        left_out.update(item for number, item in enumerate(in_turn) if number % TURNS != turn)
     if listed := config.getoption("--passed-without-libraries"):
         passed = set(json.loads(listed.read_text()))
         left_out.update(item for item in items if item.nodeid in passed and not _names_a_library(item))

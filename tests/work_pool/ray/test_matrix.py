@@ -19,7 +19,10 @@ from tests.properties.test_matrix import STEP, check_tail, iterators, mixed
 from ...extent import quick
 
 pytest.importorskip("ray", reason="Ray is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray, which leaves files to the collector
+pytestmark = [
+    pytest.mark.in_turn,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray, which leaves files to the collector
+]
 
 ACTORS = (1, 4)
 OTHERS = [("serial", 1), ("processes", 2)]
