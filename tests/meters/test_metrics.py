@@ -102,6 +102,16 @@ def test_a_loader_inside_of_a_map_is_measured_apart(pool: AbstractWorkerPool) ->
     assert told["samples"] == N
 
 
+def test_a_name_may_be_of_any_length(pool: AbstractWorkerPool) -> None:
+    def named(x: np.ndarray) -> np.ndarray:
+        return x
+
+    named.__qualname__ = "long" * 25_000  # more than 64 kB
+    with bu.Loader(data().map(named, on=0), SIZE, pool=pool) as loader:
+        assert sum(len(x) for (x,) in loader) == N
+        assert f"map_ms_mean/{named.__qualname__}" in loader.metrics()
+
+
 def test_nothing_is_measured_without_the_option(pool: AbstractWorkerPool) -> None:
     with bu.Loader(data().map(doubled, on=0), SIZE, pool=pool, measure=False) as loader:
         assert sum(len(x) for (x,) in loader) == N

@@ -27,7 +27,7 @@ import numpy as np
 from ...memory.leases import FRESH, Buffers
 from ...memory.shared_file import Place
 
-_HEADER = struct.Struct("<BQQIH")
+_HEADER = struct.Struct("<BQQII")
 _BUFFER = struct.Struct("<QQiiQQ")
 _INLINE = (1 << 64) - 1  # instead of an offset
 
