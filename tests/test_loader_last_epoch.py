@@ -14,24 +14,10 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.submissions import Submissions
 
 N, SIZE = 12, 4
 ROWS = np.arange(N)
-
-
-class Submissions(bu.SerialPool):
-    """A pool of one thread that notes the epoch and number of each batch when it is submitted."""
-
-    own_thread = False  # otherwise no batches are submitted ahead
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.submitted: list[tuple[int, int]] = []
-
-    def submit(self, task: Any, how: Any = None) -> Any:
-        key = task[1][2]
-        self.submitted.append((key.epoch, key.batch))
-        return super().submit(task, *(() if how is None else (how,)))
 
 
 def of_epochs(*epochs: int) -> list[tuple[int, int]]:

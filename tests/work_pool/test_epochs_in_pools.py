@@ -14,32 +14,14 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
+from tests.submissions import Submissions
 
 N, SIZE = 40, 4
 
 
-class Watched(bu.SerialPool):
-    """A pool of one thread that notes of which epoch each task was when it was submitted."""
-
-    own_thread = False  # otherwise no batches are submitted ahead
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.submitted: list[tuple[int, int]] = []
-
-    def submit(self, task: Any, how: Any = None) -> Any:
-        key = task[1][2]
-        self.submitted.append((key.epoch, key.batch))
-        return super().submit(task, *(() if how is None else (how,)))
-
-    def of(self, epoch: int) -> int:
-        """Return how many batches of an epoch were submitted."""
-        return sum(e == epoch for e, _ in self.submitted)
-
-
 @pytest.fixture
-def pool() -> Iterator[Watched]:
-    with Watched() as pool:
+def pool() -> Iterator[Submissions]:
+    with Submissions() as pool:
         yield pool
 
 
@@ -52,7 +34,7 @@ def rows(batches: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
-def test_the_next_epoch_is_submitted_when_the_last_batch_is_handed_out(pool: Watched, size: int) -> None:
+def test_the_next_epoch_is_submitted_when_the_last_batch_is_handed_out(pool: Submissions, size: int) -> None:
     handed_out = 0
     for batches in pool.parallel_data_source(numbers(), size).epochs(4, SIZE, shuffle=7):
         for number, _ in enumerate(batches):
@@ -63,7 +45,7 @@ def test_the_next_epoch_is_submitted_when_the_last_batch_is_handed_out(pool: Wat
     assert pool.submitted == [(e, k) for e in range(4) for k in range(10)]
 
 
-def test_at_most_one_epoch_is_begun_ahead(pool: Watched) -> None:
+def test_at_most_one_epoch_is_begun_ahead(pool: Submissions) -> None:
     epochs = pool.parallel_data_source(numbers(), 1000).epochs(None, SIZE, shuffle=7)
     for _ in next(epochs):
         pass
@@ -91,7 +73,7 @@ def test_the_batches_of_an_epoch_are_made_before_those_of_the_next() -> None:
     assert made == [n for e in range(3) for n in rows(numbers().batch_iterator(SIZE, shuffle=7, epoch=e))]
 
 
-def test_the_bytes_of_both_epochs_together_are_bounded(pool: Watched) -> None:
+def test_the_bytes_of_both_epochs_together_are_bounded(pool: Submissions) -> None:
     nbytes = SIZE * 8
     source = pool.parallel_data_source(numbers(), 1000, buffer_bytes=nbytes * 5)
     handed_out = 0
@@ -103,7 +85,7 @@ def test_the_bytes_of_both_epochs_together_are_bounded(pool: Watched) -> None:
                 assert pool.of(batches.epoch + 1) == 3
 
 
-def test_an_epoch_that_is_left_early_gives_its_room_to_the_next(pool: Watched) -> None:
+def test_an_epoch_that_is_left_early_gives_its_room_to_the_next(pool: Submissions) -> None:
     epochs = pool.parallel_data_source(numbers(), 3).epochs(None, SIZE, shuffle=7)
     first = next(epochs)
     next(first)
@@ -116,7 +98,7 @@ def test_an_epoch_that_is_left_early_gives_its_room_to_the_next(pool: Watched) -
     assert list(epochs) == []
 
 
-def test_the_epoch_ahead_ends_with_what_asked_for_it(pool: Watched) -> None:
+def test_the_epoch_ahead_ends_with_what_asked_for_it(pool: Submissions) -> None:
     epochs = pool.parallel_data_source(numbers(), 30).epochs(None, SIZE, shuffle=7)
     first = next(epochs)
     next(first)
@@ -129,14 +111,14 @@ def test_the_epoch_ahead_ends_with_what_asked_for_it(pool: Watched) -> None:
     assert len(list(first)) == 8, "the epoch in hand goes on"
 
 
-def test_a_generator_is_not_drawn_from_ahead_of_its_epoch(pool: Watched) -> None:
+def test_a_generator_is_not_drawn_from_ahead_of_its_epoch(pool: Submissions) -> None:
     rng, again = np.random.RandomState(3), np.random.RandomState(3)
     for batches in pool.parallel_data_source(numbers(), 30).epochs(3, SIZE, shuffle=rng):
         assert rows(batches) == rows(numbers().batch_iterator(SIZE, shuffle=again))
         assert rng.randint(1000) == again.randint(1000)
 
 
-def test_what_goes_wrong_ahead_is_raised_when_the_epoch_is_asked_for(pool: Watched) -> None:
+def test_what_goes_wrong_ahead_is_raised_when_the_epoch_is_asked_for(pool: Submissions) -> None:
     source = pool.parallel_data_source(numbers(), 30)
     epochs = source.epochs(3, SIZE, shuffle=7)
     first = next(epochs)
