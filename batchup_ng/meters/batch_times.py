@@ -53,7 +53,7 @@ listeners: tuple[Callable[[Meter, tuple[Any, ...]], None], ...] = ()
 class Meter:
     """The times of the batches of a source over a pool.
 
-    Threads that share an iterator add in turn, because the runner adds with its lock held. Any thread may read.
+    Threads that share an iterator add in turn: the runner holds its lock. Any thread may read.
 
     Attributes:
         number: Its number among the meters of this program.
@@ -78,7 +78,7 @@ class Meter:
                 listener(self, times)
 
     def latest(self) -> list[BatchTimes]:
-        """Return the times of the latest batches, in the order in which they were handed out."""
+        """Return the times of the latest batches, oldest first."""
         while True:
             try:
                 return [BatchTimes(*times) for times in tuple(self._latest)]

@@ -1,4 +1,4 @@
-"""What a user looks at: a contact sheet of samples, a table of columns, a trace of batches."""
+"""Displays for a user: a contact sheet of samples, a table of columns, a trace of batches."""
 
 from __future__ import annotations
 
