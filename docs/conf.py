@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import batchup_ng  # the checkout's own, or the installed one
@@ -48,6 +51,14 @@ html_show_copyright = False
 def setup(app: Any) -> None:
     """Sphinx calls this once."""
     app.connect("autodoc-process-docstring", keep_the_sentence, priority=400)  # before napoleon, which has 500
+    ModuleAnalyzer.get_module_source = staticmethod(source_of)
+
+
+def source_of(name: str, of_others: Any = ModuleAnalyzer.get_module_source) -> Any:
+    """Keep autodoc from importing the modules that it mocks, to look for the source of what it mocked."""
+    if name.partition(".")[0] in autodoc_mock_imports:
+        raise PycodeError(f"{name} is mocked")
+    return of_others(name)
 
 
 def keep_the_sentence(app: Any, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

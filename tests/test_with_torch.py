@@ -76,6 +76,7 @@ def trained(batches: Any) -> list[int]:
     return [digest_of(weights.detach()) for weights in net.parameters()]
 
 
+@pytest.mark.in_turn
 def test_a_network_ends_with_the_same_weights_from_every_pool(made: dict[str, Any]) -> None:
     images = np.random.default_rng(1).random((128, 20, 20, 3), np.float32)
     source = bu.ArrayDataSource([images, np.arange(128) % 5]).map(lambda x, y: (x.transpose(0, 3, 1, 2), y))

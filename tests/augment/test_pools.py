@@ -54,6 +54,7 @@ def source(mixes: bool, by_name: bool = False, floats: bool = False) -> Any:
     return bu.ArrayDataSource([x, y]).map(chained(*MIXING * mixes, layout="NCHW"), rng="sample")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mixes", [False, True], ids=["apart", "mixing"])
 def test_a_chain_of_all_is_reproducible(mixes: bool) -> None:
     # Where samples are mixed, what becomes of one depends on its batch: other batch sizes are other batches.
@@ -72,6 +73,7 @@ def every_pool(pools: list[AbstractWorkerPool]) -> Any:
 SETTINGS = list(itertools.product([False, True], repeat=3))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("mixes", "by_name", "floats"), quick(SETTINGS[1::4] + SETTINGS[2::4], SETTINGS))
 def test_every_pool_and_batch_size_gives_the_same_bits(
     mixes: bool, by_name: bool, floats: bool, every_pool: list[AbstractWorkerPool]

@@ -27,6 +27,8 @@ from benchmarks.workloads.base import Workload
 from benchmarks.workloads.images import photographs
 from tests.extent import thorough
 
+pytestmark = pytest.mark.in_turn
+
 ROOT = Path(__file__).resolve().parents[2]
 BARE = ["plain", "plain-processes", "plain-threads"]
 OURS = ["ours-serial", "ours-threads", "ours-one-process", "ours-processes"]

@@ -22,6 +22,8 @@ from benchmarks.workloads.base import Workload
 from tests.extent import thorough
 from tests.messages import raises
 
+pytestmark = pytest.mark.in_turn
+
 ROOT = Path(__file__).resolve().parents[2]
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 RATE = Reading("samples", per="seconds")

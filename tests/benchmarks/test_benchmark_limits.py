@@ -21,6 +21,7 @@ def test_a_row_has_the_share_of_the_limit_and_the_largest_holders() -> None:
     assert len(study.row(figures)) == len(study.HEAD)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", quick(["slots"], list(SETTINGS)))
 def test_a_quick_run_reads_right_rows_under_a_tenth_of_the_limit(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

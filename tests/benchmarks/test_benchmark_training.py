@@ -13,6 +13,8 @@ from benchmarks import training, workloads  # noqa: E402  # after the skip
 from benchmarks.peers import devices  # noqa: E402
 from benchmarks.workloads.base import Batch, Workload  # noqa: E402
 
+pytestmark = pytest.mark.in_turn
+
 
 class Feed:
     """Epochs of two batches on the device."""

@@ -94,6 +94,7 @@ def test_a_tensor_is_the_memory_of_the_array(kind: str, pools: list[AbstractWork
     assert len(addresses) == 5
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_tensor_changes_while_it_is_referenced(kind: str, pools: list[AbstractWorkerPool], in_full: bool) -> None:
     rows = numbered_rows(width=10 * WIDTH if in_full else WIDTH)
@@ -311,6 +312,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return of_two_processes("gloo_rank.py", str(tmp_path_factory.mktemp("gloo") / "group"), "{rank}")
 
 
+@pytest.mark.in_turn
 def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> None:
     assert [told["shard"] for told in ranks] == [[0, 2], [1, 2]]
     for epoch in range(2):

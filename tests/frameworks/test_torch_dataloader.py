@@ -206,6 +206,7 @@ def test_batches_are_those_of_torch(make: Callable[[], Any], pools: list[Abstrac
             assert epochs(from_dataloader(make(), pool=pool)) == expected, pool
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 @pytest.mark.parametrize("stay", [False, True])
 def test_the_order_is_that_of_any_number_of_workers(workers: int, stay: bool, pools: list[AbstractWorkerPool]) -> None:
@@ -395,6 +396,7 @@ def spin(index: int) -> int:
     return sum(range(20_000)) + index
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("dataset", "kind", "quick", "epoch"),
     [
@@ -469,6 +471,7 @@ def test_each_worker_process_begins_once(pools: list[AbstractWorkerPool], tmp_pa
     assert sorted(number for numbers in found.values() for number in numbers) in (["0"], ["1"], ["0", "1"])
 
 
+@pytest.mark.in_turn
 def test_two_workers_that_live_never_have_the_same_number(tmp_path: Path) -> None:
     def begin(number: int) -> None:
         for fd in map(int, os.listdir("/proc/self/fd")):
@@ -623,6 +626,7 @@ def test_a_worker_that_could_not_begin_begins_again() -> None:
     assert begun == [0, 1]
 
 
+@pytest.mark.in_turn
 def test_auto_takes_processes_for_it() -> None:
     with from_dataloader(data.DataLoader(PAIRS, 4, num_workers=1, worker_init_fn=print)) as ours:
         assert told(ours) == told(data.DataLoader(PAIRS, 4))
@@ -698,6 +702,7 @@ def test_the_choice_of_a_pool_writes_nothing_to_the_data_set() -> None:
         assert [batch.tolist() for batch in loader] == [[1.0] * 4] * 2
 
 
+@pytest.mark.in_turn
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Any) -> None:
     once = tmp_path / "once"
 
@@ -723,6 +728,7 @@ def test_a_batch_that_kills_workers_is_named() -> None:
         assert next(batches).tolist() == [12, 13, 14, 15]
 
 
+@pytest.mark.in_turn
 def test_a_batch_that_takes_too_long_is_named() -> None:
     ending = threading.Event()
     slow = Samples(lambda index: ending.wait(600) if index == 5 else index)
@@ -761,6 +767,7 @@ def test_pinned_batches(pool: AbstractWorkerPool) -> None:
 # -- what is imported ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_it_imports_no_other_framework() -> None:
     program = (
         "import sys, batchup_ng.frameworks.torch_dataloader; "

@@ -20,6 +20,8 @@ from tests.faults.test_shared_memory import kills_for_memory
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
+pytestmark = pytest.mark.in_turn
+
 COLUMNS = 100
 
 PROGRAM = """

@@ -26,6 +26,8 @@ from .test_tar import npy, png, shards
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec")
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 
+pytestmark = pytest.mark.in_turn
+
 ROWS = np.arange(7 * 6, dtype=np.int32).reshape(7, 3, 2)
 
 
