@@ -8,7 +8,9 @@ import inspect
 import operator
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -60,12 +62,15 @@ ELSEWHERE = {
 
 
 def known_names(
-    elsewhere: Mapping[str, str] = ELSEWHERE, unless: Callable[[Any], bool] | None = None
+    elsewhere: Mapping[str, str] = ELSEWHERE,
+    unless: Callable[[Any], bool] | None = None,
+    renamed: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that makes functions refuse unknown keywords, with a better message than Python's.
 
     The function keeps its signature, without its ``**`` parameter. If ``unless(self)``, that parameter takes any
-    keyword. `elsewhere` has remedies, in words, for options that belong elsewhere.
+    keyword. `elsewhere` has remedies, in words, for options that belong elsewhere. `renamed` has the present names by
+    the names of earlier versions, which work with a ``DeprecationWarning``.
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
@@ -77,6 +82,11 @@ def known_names(
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old in renamed.keys() & kwargs.keys():
+                if renamed[old] not in kwargs:
+                    told = f"{where}({old}=) is {where}({renamed[old]}=) now; the old name will go"
+                    warnings.warn(told, DeprecationWarning, stacklevel=2)
+                    kwargs[renamed[old]] = kwargs.pop(old)
             if not known.issuperset(kwargs) and not (unless is not None and unless(args[0])):
                 no_unknown(type(args[0]).__name__ if makes else where, kwargs, known, elsewhere)
             return function(*args, **kwargs)

@@ -145,7 +145,9 @@ class PlannedDataSource(AbstractDataSource):
         iterator.start_seconds = time.perf_counter() - began
         return iterator
 
-    @validation.known_names(ADVICE_ON_EPOCHS_OPTIONS, unless=lambda source: source.node.traits.takes_options)
+    @validation.known_names(
+        ADVICE_ON_EPOCHS_OPTIONS, lambda source: source.node.traits.takes_options, renamed={"start": "start_epoch"}
+    )
     def epochs(
         self,
         n: int | None,

@@ -335,7 +335,7 @@ class AbstractDataSource:
         """
         return shown(IndexedNode(self.node))
 
-    @validation.known_names({**validation.ELSEWHERE, "columns": "pass them as on="})
+    @validation.known_names(renamed={"columns": "on"})
     def filter(
         self,
         predicate: Callable[..., Any],

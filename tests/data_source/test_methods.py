@@ -10,7 +10,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from tests.data_source.source_helpers import A, flat, ids, stream_of
-from tests.messages import raises
+from tests.messages import raises, warns
 
 ENDS = bu.SubsetSampler([1, 19])
 
@@ -172,5 +172,8 @@ def test_a_predicate_of_chosen_columns_is_called_by_place_as_maps_are() -> None:
             assert [batch["x"].tolist() for batch in kept.batch_iterator(6)] == [[3]]
             with raises(bu.MapCallError):
                 list(over.filter(lambda a, b: True, on="y", lazy=lazy).batch_iterator(6))
+    with warns(DeprecationWarning):
+        kept = source.filter(lambda x: x == 3, columns="x")  # type: ignore[call-arg]  # the name of earlier versions
+    assert kept[:]["x"].tolist() == [3]
     with raises(bu.ArgumentTypeError):
-        source.filter(bool, columns="x")  # type: ignore[call-arg]
+        source.filter(bool, columns="x", on="x")  # type: ignore[call-arg]
