@@ -93,7 +93,8 @@ def metrics(meter: Meter, workers: int) -> dict[str, float]:
     if not latest:
         return told
     asked, taken = (np.array([getattr(times, name) for times in latest]) for name in ("asked", "taken"))
-    span = max(float(taken[-1] - asked[0]), 1e-9)
+    begin, end = float(asked[0]), float(taken[-1])
+    span = max(end - begin, 1e-9)
     waited = taken - asked
     told |= {
         "epoch": latest[-1].epoch,
@@ -113,7 +114,8 @@ def metrics(meter: Meter, workers: int) -> dict[str, float]:
         for name, of_map in how.maps.items():
             of_maps[name] += of_map
     packing = of_maps.pop(PACKING, 0.0)
-    told |= {"busy_share": float(seconds.sum()) / (span * workers), **_in_ms("make", seconds)}
+    busy = sum(max(0.0, min(end, to) - max(begin, since)) for since, to in itertools.starmap(made_between, made))
+    told |= {"busy_share": busy / (span * workers), **_in_ms("make", seconds)}
     told |= _in_ms("cpu", [how.cpu for _, how in made if how.cpu == how.cpu], percentiles=())
     told["read_ms_mean"] = 1e3 * max(0.0, float(seconds.sum()) - sum(of_maps.values()) - packing) / len(made)
     told["packing_ms_mean"] = 1e3 * packing / len(made)
@@ -130,6 +132,14 @@ def _in_ms(name: str, seconds: Any, percentiles: Iterable[int] = (50, 99)) -> di
     return {f"{name}_ms_mean": float(values.mean())} | {
         f"{name}_ms_p{percent}": float(np.percentile(values, percent)) for percent in percentiles
     }
+
+
+def made_between(times: BatchTimes, made: Made) -> tuple[float, float]:
+    """Return when a worker began a batch and when it was done. A worker with another clock was done as it arrived."""
+    began = made.began
+    if not times.submitted <= began <= times.settled - made.seconds:
+        began = times.settled - made.seconds
+    return began, began + made.seconds
 
 
 def _on_this_machine(made: Iterable[tuple[BatchTimes, Made]], difference: Any) -> list[float]:

@@ -16,7 +16,7 @@ from .. import validation
 from ..data_source.epoch.state_file import replace_text
 from ..errors import ArgumentError
 from ..meters import batch_times
-from ..meters.batch_times import BatchTimes, Meter
+from ..meters.batch_times import BatchTimes, Meter, made_between
 from ..meters.stopwatch import PACKING, Made
 from ..warn import warn_consumer
 
@@ -128,9 +128,7 @@ def _events(records: list[tuple[int, str, tuple[Any, ...]]]) -> Iterator[Event]:
 
 def _made(loader: int, lane: int, times: BatchTimes, made: Made, start: float, flow: int) -> Iterator[Event]:
     """Yield the slices of a batch in the lane of its worker, and the arrow to the loop."""
-    began = made.began
-    if not times.submitted <= began <= times.settled - made.seconds:  # by the clock of another machine
-        began = times.settled - made.seconds
+    began, _ = made_between(times, made)
     about = {"epoch": times.epoch, "samples": times.samples, "queued ms": round(1e3 * (began - times.submitted), 3)}
     if made.cpu == made.cpu:
         about["CPU ms"] = round(1e3 * made.cpu, 3)
