@@ -106,10 +106,11 @@ from .errors import (
     WorkerWarning,
     WriteError,
 )
+from .explanation import Explanation
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .observe import ColumnSummary, ContactSheet, Summary, show, summary, trace
+from .observe import ColumnSummary, ContactSheet, Summary, explain, show, summary, trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -161,6 +162,7 @@ __all__ = [
     "DetectionTargets",
     "EpochWait",
     "ErrorPolicy",
+    "Explanation",
     "FileBytes",
     "FilesDataSource",
     "FilesReport",
@@ -230,6 +232,7 @@ __all__ = [
     "concat",
     "convert",
     "data_source",
+    "explain",
     "flat_batch",
     "from_coco",
     "from_csv",

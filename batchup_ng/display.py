@@ -62,6 +62,15 @@ def in_bytes(n: float) -> str:
     return f"{n:.3g} TB"
 
 
+def in_seconds(seconds: float) -> str:
+    """Return a time with its unit.
+
+    >>> in_seconds(0.00234), in_seconds(2.345)
+    ('2.34 ms', '2.35 s')
+    """
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
 def progress_bar() -> Callable[..., Any] | None:
     """Return ``tqdm.tqdm`` if it is installed, else None."""
     try:

@@ -23,7 +23,7 @@ from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
-from .data_source.epoch.opening import epoch_plan, prepare, start
+from .data_source.epoch.opening import epoch_plan, prepare, start, whole_epoch
 from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews, end
 from .data_source.epoch.state import loader_state
@@ -39,6 +39,7 @@ from .data_source.epoch_options import (
 from .data_source.of_data import source_of
 from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
+from .explanation import Explanation
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .graph.node import Node
 from .graph.user import UserNode
@@ -49,6 +50,7 @@ from .sampling.plans.epoch import PlannedBatch
 from .work_pool import AbstractWorkerPool
 from .work_pool.by_name import checked_kind, pool_of_loader
 from .work_pool.choice import choose
+from .work_pool.explaining import explained
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
 
@@ -233,17 +235,8 @@ class Loader:
     @property
     def batches_per_epoch(self) -> int:
         """The number of batches of a whole epoch; raises the same errors as ``len``."""
-        source, options = self._shared.source, self._options_of(self._shared.upcoming()[0])
-        if options.generator is not None:  # nothing may be drawn from it here
-            options = dataclasses.replace(options, generator=None, shuffled=True)
-        if source.is_random_access:
-            n_batches: float | None = epoch_plan(self._with_plan(), options).n_batches
-        else:
-            n_batches = source.node.stream_count(options)
-        if n_batches is None or n_batches == math.inf:
-            remedy = "" if n_batches is None else "; give it one: source.take(n), or num_samples= of source.sample(...)"
-            raise ArgumentTypeError(f"an epoch of this loader has no end that is known, so it has no len(){remedy}")
-        return int(n_batches)
+        options = self._options_of(self._shared.upcoming()[0])
+        return whole_epoch(self._shared.source.node, self._with_plan, options)
 
     def __bool__(self) -> bool:
         return True  # otherwise Python would ask for the length, which some loaders do not have
@@ -268,10 +261,7 @@ class Loader:
         return copied
 
     def batch(self, number: int, epoch: int | None = None) -> Any:
-        """Return batch `number` of an epoch, by default of the one under way; in any order, from any thread.
-
-        A worker makes it now: see :meth:`batches`.
-        """
+        """Return batch `number` of an epoch, by default of the one under way: see :meth:`batches`."""
         return next(self.batches([number], epoch))
 
     def batches(self, numbers: Iterable[int], epoch: int | None = None) -> Any:
@@ -394,6 +384,16 @@ class Loader:
         """
         node = self._shared.pool_node
         return metrics(node.meter, node.pool.at_once) if isinstance(node, ParallelNode) and node.meter else {}
+
+    @validation.known_names({})
+    def explain(self, *, trial: bool = True, try_it: bool = False) -> Explanation:
+        """Explain what the loop waits for and what would help: print the result, an :class:`~batchup_ng.Explanation`.
+
+        With `trial`, this thread makes some batches of a copy of the source, for half a second or one batch. That tells
+        Python code in the maps of threads from waiting. With `try_it`, it runs the first advice with a copy for up to 5
+        seconds, and a loop that sleeps. Fewer than 8 measured batches are an ``ArgumentError``.
+        """
+        return explained(self._shared.pool_node, self._options_of(self.epoch), trial, try_it)
 
     @property
     def errors(self) -> list[Any]:

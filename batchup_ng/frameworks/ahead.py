@@ -36,6 +36,9 @@ from ..work_pool.prefetch_buffer import check_process
 QUICK_SECONDS = 0.001
 """A loop that comes back within this time has nothing to do."""
 
+CONVERSION = "(conversion for the framework)"
+"""Name of the conversion among measurements."""
+
 JOIN_SECONDS = 5.0
 """How long ``close`` waits for the end of the thread."""
 
@@ -80,6 +83,7 @@ class AheadIterator(IteratorView):
         self._always = always
         self._receive = receive
         self._work = Work()
+        self._meter = getattr(iterator, "meter", None)
         self._work.at = (0, progress_of(iterator))
         if isinstance(self._marked, BatchIterator):
             self._marked.lead(self._work)  # its own state counts the batches that this one hands out, too
@@ -94,7 +98,7 @@ class AheadIterator(IteratorView):
         # Held by the consumer whose turn it is. Taken by ``with`` alone: after ``acquire`` an interrupt would leave it.
         self._lock: Any = threading.RLock()
         run = contextvars.copy_context().run
-        arguments = (_convert_ahead, iterator, convert, self._work)
+        arguments = (_convert_ahead, iterator, convert, self._work, self._meter)
         self._thread: threading.Thread | None = threading.Thread(
             target=run, args=arguments, daemon=True, name="handover"
         )
@@ -124,6 +128,8 @@ class AheadIterator(IteratorView):
                     batch = self._receive(batch)
                 self._left = time.perf_counter()
                 self._waited += self._left - began
+                if self._meter is not None:
+                    self._meter.handed_out.append((began, self._left))
                 handed = (at[0] + 1, progress)
                 self._work.at = handed
                 return batch
@@ -202,7 +208,8 @@ class AheadIterator(IteratorView):
             self.at_end = True
             raise StopIteration
         self._failure = ""
-        item = self._work.ready[number] = _converted(self._convert, batch), progress_of(self._iterator)
+        converted = _converted(self._convert, batch, self._meter)
+        item = self._work.ready[number] = converted, progress_of(self._iterator)
         return item
 
     def _thread_can_help(self, number: int) -> bool:
@@ -348,22 +355,22 @@ class Work:
             self.news.release()
 
 
-def _convert_ahead(iterator: Any, convert: Convert, work: Work) -> None:
+def _convert_ahead(iterator: Any, convert: Convert, work: Work, meter: Any) -> None:
     """Make and convert batches on demand. The thread runs only this function."""
     RUNNING_THREADS[threading.current_thread()] = work.end
     try:
-        _convert_wanted(iterator, convert, work)
+        _convert_wanted(iterator, convert, work, meter)
     finally:
         del RUNNING_THREADS[threading.current_thread()]
 
 
-def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
+def _convert_wanted(iterator: Any, convert: Convert, work: Work, meter: Any) -> None:
     number = 0
     while True:
         work.room.get()  # and free the batch that comes with it
         while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
             try:
-                work.ready[number] = _converted(convert, next(iterator)), progress_of(iterator)
+                work.ready[number] = _converted(convert, next(iterator), meter), progress_of(iterator)
             except StopIteration as error:
                 work.ready[number] = error.with_traceback(None)  # its frames would hold the thread after its end
                 return
@@ -377,9 +384,13 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work) -> None:
             return
 
 
-def _converted(convert: Convert, batch: Any) -> Any:
+def _converted(convert: Convert, batch: Any, meter: Any) -> Any:
+    began = time.monotonic()
     try:
-        return convert(batch)
+        made = convert(batch)
+        if meter is not None:
+            meter.add_converted(CONVERSION, time.monotonic() - began)
+        return made
     except StopIteration as error:  # it would pass for the end of the epoch
         raise RuntimeError("the conversion of a batch raised StopIteration") from error
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..memory.leases import FRESH
+from ..meters.cpu import timed
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept, globals_state
-from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, Choice, copy_to_try, timed
+from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, Choice, copy_to_try
 from ..work_pool.processes.serialization import dumps, load_result
 from .torch_fetch import Fetch
 

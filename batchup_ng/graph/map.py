@@ -79,7 +79,7 @@ class MapNode(SameOrderNode):
         if not callable(fn):
             raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
         self.fn = fn if on is None else for_columns(fn, column_names("on", on))
-        self._name_in_meters = map_name(fn)
+        self.name_in_meters = map_name(fn)
         self.on = on
         self.out = out
         self._columns = MappedColumns.checked(on, out, source.form())
@@ -156,7 +156,7 @@ class MapNode(SameOrderNode):
         began = monotonic()
         try:
             made = make(batch, key, planned)
-            note(self._name_in_meters, monotonic() - began)
+            note(self.name_in_meters, monotonic() - began)
             return made
         except BaseException as error:
             name = function_name(self.fn)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import collections
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from time import monotonic, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .stopwatch import PACKING, Made
+from .cpu import queued_seconds
+from .stopwatch import PACKING, SLOW, Made
 
 LATEST = 1024
 """Number of batches whose times are kept."""
 
 COUNTED_OF = 8
-"""At the request of one of so many batches, the finished ones are counted."""
+"""At the request of one of so many batches, the finished ones are counted, and the CPU time of the loop since the one
+before."""
 
 
 class BatchTimes(NamedTuple):
@@ -44,6 +48,20 @@ class BatchTimes(NamedTuple):
     made: Any
 
 
+class Step(NamedTuple):
+    """What the loop did between two batches.
+
+    Attributes:
+        seconds: Duration.
+        cpu: CPU time of all threads of the process in seconds.
+        queued: Seconds that the loop's thread was ready to run, without a CPU; None if they were not measured.
+    """
+
+    seconds: float
+    cpu: float
+    queued: float | None
+
+
 _numbers = itertools.count()
 
 listeners: tuple[Callable[[Meter, tuple[Any, ...]], None], ...] = ()
@@ -60,6 +78,10 @@ class Meter:
         name: What makes the batches, in words.
         batches: Number of batches handed out since the first.
         samples: Number of their samples.
+        steps: What the loop did between some of the batches: see :class:`Step`.
+        converted: Seconds that each function after the pool took for the latest batches, by name. They are part of a
+            ``next`` of the loop, or of a thread ahead of it.
+        handed_out: When the loop asked for a batch, and when it got it, where a thread converts batches ahead of it.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -67,6 +89,20 @@ class Meter:
         self.name = name
         self.batches = self.samples = 0
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
+        self.steps: collections.deque[Step] = collections.deque(maxlen=LATEST)
+        self.converted: dict[str, collections.deque[float]] = {}
+        self.handed_out: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
+        self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
+
+    def asked(self) -> bool:
+        """Note the request for a batch. Return whether to count the finished ones."""
+        if self.batches % COUNTED_OF:
+            return False
+        began, self._step = self._step, None
+        if began is not None and began[0] == threading.get_ident():
+            seconds, queued = monotonic() - began[1], None if began[3] is None else queued_seconds() - began[3]
+            self.steps.append(Step(seconds, process_time() - began[2], queued))
+        return True
 
     def add(self, samples: int, times: tuple[Any, ...]) -> None:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
@@ -76,6 +112,16 @@ class Meter:
         if listeners:
             for listener in listeners:
                 listener(self, times)
+        if self.batches % COUNTED_OF == 0:
+            slow = bool(self.steps) and self.steps[-1].seconds >= SLOW
+            queued = queued_seconds() if slow else None
+            self._step = threading.get_ident(), monotonic(), process_time(), queued
+
+    def add_converted(self, name: str, seconds: float) -> None:
+        """Add the time that a function after the pool took for a batch."""
+        if (of_name := self.converted.get(name)) is None:
+            of_name = self.converted[name] = collections.deque(maxlen=LATEST)
+        of_name.append(seconds)
 
     def latest(self) -> list[BatchTimes]:
         """Return the times of the latest batches, oldest first."""

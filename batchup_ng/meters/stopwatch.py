@@ -14,6 +14,7 @@ from time import monotonic, thread_time
 from typing import Any, NamedTuple
 
 from ..error_context import function_name
+from .cpu import queued_seconds
 
 QUICK = 0.001
 """Seconds below which a batch is quick. Of quick batches, the CPU time of only some is measured, because a system call
@@ -21,6 +22,9 @@ takes as long as the rest of a measurement."""
 
 MEASURED_OF_QUICK = 16
 """The CPU time of one of so many quick batches is measured."""
+
+SLOW = 0.005
+"""Seconds above which a batch is slow. After a slow batch, the time in the queue for a CPU is measured too."""
 
 MOST_MAPS = 200
 """Names of maps that are noted for one batch."""
@@ -38,6 +42,7 @@ class Made(NamedTuple):
         began: Time of the begin in seconds, by the monotonic clock that all processes of a machine share.
         seconds: Duration.
         cpu: CPU time of the thread in seconds; NaN if it was not measured.
+        queued: Seconds that the thread was ready to run, without a CPU; NaN if they were not measured.
         worker: Number of the worker in its pool; -1 is the thread of the loop.
         maps: Seconds of all calls of each map, by its name.
     """
@@ -45,6 +50,7 @@ class Made(NamedTuple):
     began: float
     seconds: float
     cpu: float
+    queued: float
     worker: int
     maps: dict[str, float]
 
@@ -56,24 +62,25 @@ class Made(NamedTuple):
         if not isinstance(measured, bytes):
             return cls(*measured)
         n, worker = struct.unpack_from("<Bq", measured)
-        began, seconds, cpu, *of_maps = struct.unpack_from(f"<{n + 3}d", measured, 9)
-        names = measured[9 + 8 * (n + 3) :].decode("utf-8", "surrogatepass").split(SEPARATOR)
-        return cls(began, seconds, cpu, worker, dict(zip(names, of_maps, strict=False)))
+        began, seconds, cpu, queued, *of_maps = struct.unpack_from(f"<{n + 4}d", measured, 9)
+        names = measured[9 + 8 * (n + 4) :].decode("utf-8", "surrogatepass").split(SEPARATOR)
+        return cls(began, seconds, cpu, queued, worker, dict(zip(names, of_maps, strict=False)))
 
 
-Measured = tuple[float, float, float, int, dict[str, float]]
+Measured = tuple[float, float, float, float, int, dict[str, float]]
 """The values of a :class:`Made`; a plain tuple, which is made five times as fast."""
 
 
 class Stopwatch:
     """Measures the batch that a thread is making."""
 
-    __slots__ = ("made", "maps", "skipped", "worker")
+    __slots__ = ("made", "maps", "skipped", "slow", "worker")
 
     def __init__(self) -> None:
         self.maps: dict[str, float] | None = None  # None while the thread makes no batch
         self.made: Measured | None = None  # of the latest batch, until the pool takes it
         self.skipped = MEASURED_OF_QUICK  # batches since a CPU time was measured
+        self.slow = False  # whether the latest batch was
         self.worker = -1
 
 
@@ -84,7 +91,7 @@ class _OfThread(threading.local):
 
 _of_thread = _OfThread()
 
-Begun = tuple[Stopwatch, dict[str, float] | None, float, float]
+Begun = tuple[Stopwatch, dict[str, float] | None, float, float, float]
 
 
 def begin() -> Begun:
@@ -92,19 +99,23 @@ def begin() -> Begun:
     watch = _of_thread.watch
     outer, watch.maps = watch.maps, {}
     watch.skipped += 1
-    return watch, outer, monotonic(), thread_time() if watch.skipped > MEASURED_OF_QUICK else math.nan
+    queued = queued_seconds() if watch.slow else math.nan
+    return watch, outer, queued, monotonic(), thread_time() if watch.skipped > MEASURED_OF_QUICK else math.nan
 
 
 def end(begun: Begun) -> None:
     """End the batch that :func:`begin` began, also after an exception."""
-    watch, outer, began, cpu = begun
+    watch, outer, queued, began, cpu = begun
     seconds = monotonic() - began
     if cpu == cpu:
         cpu = thread_time() - cpu
         watch.skipped = 0
     if seconds >= QUICK:
         watch.skipped = MEASURED_OF_QUICK  # of the next batch
-    watch.made = began, seconds, cpu, watch.worker, watch.maps or {}
+    watch.slow = seconds >= SLOW
+    if queued == queued:
+        queued = queued_seconds() - queued
+    watch.made = began, seconds, cpu, queued, watch.worker, watch.maps or {}
     watch.maps = outer
 
 
@@ -119,9 +130,10 @@ def packed(measured: Measured | None) -> bytes:
     """Return times as bytes, for the message of a worker process."""
     if measured is None:
         return b""
-    began, seconds, cpu, worker, maps = measured
+    began, seconds, cpu, queued, worker, maps = measured
     names = SEPARATOR.join(maps).encode("utf-8", "surrogatepass")
-    return struct.pack(f"<Bq{len(maps) + 3}d", len(maps), worker, began, seconds, cpu, *maps.values()) + names
+    numbers = began, seconds, cpu, queued, *maps.values()
+    return struct.pack(f"<Bq{len(numbers)}d", len(maps), worker, *numbers) + names
 
 
 def note(name: str, seconds: float) -> None:

@@ -36,8 +36,10 @@ from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
-from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ..display import in_seconds
+from ..error_context import raise_if_of_signal_handler
 from ..memory.leases import BufferPool
+from ..meters.cpu import Timed, timed
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
 from .parallel import ParallelDataSource
@@ -183,9 +185,9 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     each, cpu = statistics.median(times), statistics.median(ran)
     if each < TINY_BATCH_SECONDS:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
-    why = f"a batch takes {_in_words(each)}"
+    why = f"a batch takes {in_seconds(each)}"
     if each * n_batches < SHORT_EPOCH_SECONDS:
-        return Choice("threads", f"{why}, an epoch {_in_words(each * n_batches)}, too short for a start of processes")
+        return Choice("threads", f"{why}, an epoch {in_seconds(each * n_batches)}, too short for a start of processes")
     if cpu < LOCK_SHARE * each:
         return Choice("threads", f"{why}, {cpu / each:.0%} of it on a CPU")
     if not shares:
@@ -199,10 +201,6 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")
 
 
-def _in_words(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
-
-
 class Bounds(NamedTuple):
     """Bounds of the share of the time of a batch with the interpreter's lock held."""
 
@@ -210,26 +208,13 @@ class Bounds(NamedTuple):
     high: float
 
 
-class Timed(NamedTuple):
-    """Seconds that a thread spent on a call: in all, ready to run but without a CPU, and running."""
+def lock_share(run: Callable[[], object], alone: float, ran: float) -> float:
+    """Return the share of the time of a batch with the interpreter's lock held; NaN if the machine is too busy to tell.
 
-    seconds: float
-    queued: float
-    ran: float
-
-
-def timed(run: Callable[[], object]) -> Timed:
-    """Measure a call on this thread."""
-    start, queued, ran = time.perf_counter(), _queued(), time.thread_time()
-    run()
-    return Timed(time.perf_counter() - start, _queued() - queued, time.thread_time() - ran)
-
-
-def _queued() -> float:
-    """Return the seconds that this thread was ready to run without a CPU; 0.0 if the system does not report them."""
-    with unless_of_signal_handler(), open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1]) / 1e9
-    return 0.0
+    Made alone, a batch takes `alone` seconds; its thread has a CPU for `ran` of them.
+    """
+    share = min((_share_held(run, alone, ran) for _ in range(2)), key=lambda share: share.high - share.low)
+    return (share.low + share.high) / 2 if share.high - share.low <= 3 * MAX_QUEUED_SHARE else math.nan
 
 
 def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:

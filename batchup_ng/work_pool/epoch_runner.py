@@ -34,7 +34,7 @@ from ..errors import SampleTimeout
 from ..faults.isolation import READ_FAILURES, PartialBatch, isolable
 from ..faults.policy import ErrorPolicy
 from ..graph.node import Node
-from ..meters.batch_times import COUNTED_OF, Meter
+from ..meters.batch_times import Meter
 from ..sampling.plans.epoch import PlannedBatch
 from ..sampling.plans.rows import planned_samples
 from .consumer_maps import ConsumerMaps
@@ -129,7 +129,7 @@ class EpochRunner(BufferedRunner):
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         types = None if policy.types is None else pool.shared_constant(policy.types)
-        self._meter = setup.meter
+        self.meter = setup.meter
         metered = setup.meter is not None
         make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded, types, metered)
         # One flow for a series of epochs: no batch of the next epoch runs before a batch of the current one.
@@ -173,8 +173,8 @@ class EpochRunner(BufferedRunner):
     # -- the consumer ------------------------------------------------------------------------------------------
 
     def _next(self) -> Any:
-        meter, asked, ready = self._meter, monotonic(), -1
-        if meter is not None and meter.batches % COUNTED_OF == 0:
+        meter, asked, ready = self.meter, monotonic(), -1
+        if meter is not None and meter.asked():
             ready = self._buffer.ready()
         while True:
             try:

@@ -141,6 +141,7 @@ class ParallelNode(PoolNode):
         # On the consumer's thread nothing is made ahead.
         bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
+        self.buffer_asked = bound.size
         self.meter = Meter(repr(pool)) if measure else None
         stand_in = pool.shared_constant(source)
         self.setup = ParallelSetup(pool, source, stand_in, on_error, timeout, bound, [], self.meter)

@@ -291,6 +291,16 @@ class BatchIterator(Iterator[Any]):
         """Number of the flow that its tasks belong to."""
         return self._runner.flow_id
 
+    @property
+    def made_of(self) -> tuple[Any, Any]:
+        """The node of the source, and the options of the epoch."""
+        return self._epoch.node, self._epoch.options
+
+    @property
+    def meter(self) -> Any:
+        """Takes the times of the batches; None if nothing is measured."""
+        return self._runner.meter
+
     def epoch_progress(self) -> tuple[Any, ...]:
         """Return the progress of the epoch. It is faster than a state, for iterators ahead of the consumer."""
         return (*self._accounting.counted(), self._runner.latest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -117,9 +118,15 @@ class MappedIterator(IteratorView):
         super().__init__(iterator)
         self._fn = fn
         self._name = name or function_name(fn)
+        self._meter = getattr(self._marked, "meter", None)
 
     def _received(self, batch: Any) -> Any:
-        return self._fn(batch)
+        if self._meter is None:
+            return self._fn(batch)
+        began = time.monotonic()
+        made = self._fn(batch)
+        self._meter.add_converted(self._name, time.monotonic() - began)
+        return made
 
     def _reason(self, error: BaseException) -> str:
         return reason(error) if type(error) is KeyboardInterrupt else f"an error in {self._name}"

@@ -8,10 +8,12 @@ that thread. A :class:`~.iterator.BatchIterator` then hands them out.
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from ...errors import ArgumentError, StateError
+from ...errors import ArgumentError, ArgumentTypeError, StateError
 from ...graph.node import Node, batch_plan
 from ...sampling.plans.epoch import BatchPlan
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
@@ -59,6 +61,21 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
         return batch_plan(node, options)
     pairs = nodes_in_blocks(node, options.order_blocks) if blocks is None else blocks
     return batch_plan(node, options, {id(each): pair for each, pair in pairs})
+
+
+def whole_epoch(node: Node, planner: Callable[[], Node], options: EpochOptions) -> int:
+    """Return the number of batches of a whole epoch of `node`, or of the node of `planner` if it has a plan.
+
+    Raises:
+        ArgumentTypeError: the epoch never ends, or its length is known only at its end.
+    """
+    if options.generator is not None:  # nothing may be drawn from it here
+        options = dataclasses.replace(options, generator=None, shuffled=True)
+    n: float | None = epoch_plan(planner(), options).n_batches if node.is_random_access else node.stream_count(options)
+    if n is None or n == math.inf:
+        remedy = "" if n is None else "; give it one: source.take(n), or num_samples= of source.sample(...)"
+        raise ArgumentTypeError(f"an epoch of this loader has no end that is known, so it has no len(){remedy}")
+    return int(n)
 
 
 def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:

@@ -18,6 +18,8 @@ class Runner:
     at_end = False
     flow_id = 0
     """Number of the flow that its tasks belong to, if it has tasks."""
+    meter: Any = None
+    """Takes the times of the batches; None if nothing is measured."""
     latest: Any = None
     """State of a stream after the last batch handed out; None if it has no state."""
 

@@ -1,0 +1,238 @@
+"""What was measured of a loader, as arrays: the input of an explanation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..meters.batch_times import BatchTimes, Meter, made_between
+from ..meters.stopwatch import PACKING, Made
+
+ENOUGH_OF_AN_EPOCH = 30
+"""Number of batches of the latest epoch from which the earlier epochs do not count."""
+
+SETTLED, ASKED, TAKEN = map(BatchTimes._fields.index, ("settled", "asked", "taken"))
+
+FEWEST = 8
+"""Number of batches below which nothing is said."""
+
+
+class Setting(NamedTuple):
+    """The facts about a loader that times do not tell.
+
+    Attributes:
+        kind: ``"serial"``, ``"threads"``, ``"processes"`` or ``"ray"``.
+        workers: How many batches its pool makes at once.
+        cpus: How many CPUs are available to this process.
+        buffer_asked: The most batches ahead that the user allows.
+        buffer: How many may be ahead now, as memory allows.
+        batch_bytes: Bytes of the largest batch.
+        data_bytes: Bytes of the batches of an epoch, about; NaN if not known.
+        free_bytes: Free memory.
+        consumer_maps: Names of maps after the pool, which the loop's thread runs.
+    """
+
+    kind: str
+    workers: int
+    cpus: int
+    buffer_asked: int
+    buffer: int
+    batch_bytes: int = 0
+    data_bytes: float = math.nan
+    free_bytes: float = math.nan
+    consumer_maps: tuple[str, ...] = ()
+
+
+class Alone(NamedTuple):
+    """The times of a batch that one thread made of a copy of the source, while no worker did.
+
+    Attributes:
+        seconds: Duration, without the time in the queue for a CPU.
+        cpu: CPU time in seconds.
+        lock: Share of the duration with the interpreter's lock held; NaN if it is not known.
+    """
+
+    seconds: float
+    cpu: float
+    lock: float = math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """The times of the batches in seconds, one array element each, oldest first.
+
+    Attributes:
+        wait: Wait of the loop in ``next``, without `take` and `converted`.
+        take: Time of the loop's thread in ``next`` for a batch that has arrived.
+        converted: Time of functions after the pool, of a view or adapter, on the loop's thread.
+        step: Time of the loop until it asked for the next batch.
+        make, cpu, queued: How long a worker made the batch, ran on a CPU, and was ready without one; NaN if unknown.
+        packing, transfer: Time to write the batch to shared memory; until it arrived.
+        maps: Time of each map, by name.
+        read: Time of the rest.
+        ready: Finished batches at the request, where they were counted.
+        epoch, number: Which batch it is.
+        loop_cpu: CPUs that the loop uses in its steps, with threads that it starts and without those of a pool.
+        loop_queued: Share of its steps for which the loop's thread was ready without a CPU.
+        overlap: Number of workers that made one of the batches during each step, on average.
+        earlier_wait: Share of the time that the loop waited in earlier epochs; NaN if there are none.
+        first_wait: Wait for the first batch of all; NaN if it is not among the measured.
+        begin, end: When the first of them was asked for and the last taken.
+        setting: What times do not tell.
+        alone: The times of a batch of a copy; None if nothing was tried.
+        ahead: Whether a thread takes and converts the batches ahead of the loop.
+    """
+
+    wait: np.ndarray
+    take: np.ndarray
+    converted: np.ndarray
+    step: np.ndarray
+    make: np.ndarray
+    cpu: np.ndarray
+    queued: np.ndarray
+    packing: np.ndarray
+    transfer: np.ndarray
+    maps: dict[str, np.ndarray]
+    read: np.ndarray
+    ready: np.ndarray
+    epoch: np.ndarray
+    number: np.ndarray
+    loop_cpu: float
+    loop_queued: float
+    earlier_wait: float
+    first_wait: float
+    begin: float
+    end: float
+    overlap: np.ndarray
+    setting: Setting
+    alone: Alone | None = None
+    ahead: bool = False
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one batch to the next, on average."""
+        return float(np.mean(self.wait + self.take + self.converted + self.step))
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the time that the loop was in ``next``."""
+        total = np.sum(self.wait + self.take + self.converted + self.step)
+        return float(1.0 - np.sum(self.step) / total) if total > 0 else 0.0
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the time that the workers made batches."""
+        span = max(self.end - self.begin, 1e-9)
+        return min(1.0, float(np.sum(self.make)) / (span * max(1, self.setting.workers)))
+
+    @property
+    def ready_mean(self) -> float:
+        """How many batches were finished when the loop asked; NaN if none were counted."""
+        return float(np.mean(self.ready)) if len(self.ready) else math.nan
+
+
+def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evidence | None:
+    """Return what `meter` measured of the latest batches; None if there are too few."""
+    latest = [times for times in meter.latest() if Made.of(times.made) is not None]
+    first = latest[0] if latest and meter.batches <= len(latest) else None
+    kept = [times for times in latest if times.epoch == latest[-1].epoch]
+    earlier = latest[: len(latest) - len(kept)]
+    earlier_wait = math.nan
+    if len(kept) < ENOUGH_OF_AN_EPOCH:
+        kept, earlier = latest, []
+    elif len(earlier) >= FEWEST:
+        earlier_wait = sum(each.taken - each.asked for each in earlier) / (earlier[-1].taken - earlier[0].asked)
+    if first is not None and not earlier and len(kept) > setting.workers + 1 + FEWEST:
+        kept = kept[setting.workers + 1 :]  # workers may have to start for the first ones
+    if len(kept) < FEWEST:
+        return None
+    made = [Made.of(times.made) or Made(0.0, 0.0, math.nan, math.nan, -1, {}) for times in kept]
+    asked, taken, settled = (np.array([each[name] for each in kept]) for name in (ASKED, TAKEN, SETTLED))
+    step = np.append(asked[1:] - taken[:-1], 0.0)
+    step[-1] = np.median(step[:-1])
+    step = np.maximum(step, 0.0)
+    step[:-1][np.diff([times.epoch for times in kept]) != 0] = np.median(step)  # the user's work between epochs
+    inside = taken - asked
+    if setting.kind == "serial":
+        wait, take = inside, np.zeros(len(kept))
+    else:
+        arrived = np.clip(settled, asked, taken)
+        wait, take = arrived - asked, taken - arrived
+    converted, ahead = np.zeros(len(kept)), False
+    if meter.handed_out:  # the thread ahead of the loop does the waiting above, and not the loop
+        loop = np.array(meter.handed_out)[-len(kept) :]
+        ahead = len(loop) > FEWEST
+        if ahead:
+            waits, steps = loop[:, 1] - loop[:, 0], np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
+            steps[-1] = np.median(steps[:-1])
+            wait, step = np.resize(waits, len(kept)), np.resize(np.maximum(steps, 0.0), len(kept))
+            take = np.zeros(len(kept))
+    else:
+        of_views = float(sum(np.mean(seconds) for seconds in meter.converted.values() if seconds))
+        converted = np.minimum(np.full(len(kept), of_views), step)
+        step = step - converted
+    names = sorted({name for how in made for name in how.maps} - {PACKING})
+    maps = {name: np.array([how.maps.get(name, 0.0) for how in made]) for name in names}
+    packing = np.array([how.maps.get(PACKING, 0.0) for how in made])
+    make = np.array([how.seconds for how in made])
+    cpu = np.array([how.cpu for how in made])
+    overlap = _overlap(taken, taken + step + converted, [made_between(*each) for each in zip(kept, made, strict=True)])
+    of_loop = [each for each in meter.steps if each.seconds > 0]
+    loop_cpu = _share([(each.cpu, each.seconds) for each in of_loop])
+    if setting.kind == "threads" and not np.isnan(cpu).all():
+        loop_cpu = max(0.0, loop_cpu - float(overlap.mean() * np.nanmean(cpu) / max(make.mean(), 1e-9)))
+    return Evidence(
+        wait=wait,
+        take=take,
+        converted=converted,
+        step=step,
+        make=make,
+        cpu=cpu,
+        queued=np.array([how.queued for how in made]),
+        packing=packing,
+        transfer=_transfer(kept, made),
+        maps=maps,
+        read=np.maximum(0.0, make - packing - sum(maps.values(), np.zeros(len(kept)))),
+        ready=np.array([times.ready for times in kept if times.ready >= 0]),
+        epoch=np.array([times.epoch for times in kept]),
+        number=np.array([times.number for times in kept]),
+        loop_cpu=loop_cpu,
+        loop_queued=_share([(each.queued, each.seconds) for each in of_loop if each.queued is not None]),
+        earlier_wait=earlier_wait,
+        first_wait=math.nan if first is None else first.taken - first.asked,
+        begin=float(asked[0]),
+        end=float(taken[-1]),
+        overlap=overlap,
+        setting=setting,
+        alone=alone,
+        ahead=ahead,
+    )
+
+
+def _transfer(kept: list[BatchTimes], made: list[Made]) -> np.ndarray:
+    """Return the time of each batch on its way; 0.0 where the worker has another clock."""
+    seconds = [
+        times.settled - how.began - how.seconds if times.submitted <= how.began else 0.0
+        for times, how in zip(kept, made, strict=True)
+    ]
+    return np.asarray(np.maximum(0.0, np.array(seconds)))
+
+
+def _share(of_all: list[tuple[float, float]]) -> float:
+    total = sum(seconds for _, seconds in of_all)
+    return sum(part for part, _ in of_all) / total if total > 0 else math.nan
+
+
+def _overlap(begin: np.ndarray, end: np.ndarray, made: list[tuple[float, float]]) -> np.ndarray:
+    """Return for each step the share of its time for which a worker made one of the batches, summed over workers."""
+    edges = np.array(sorted([(since, 1.0) for since, _ in made] + [(to, -1.0) for _, to in made]))
+    times, busy = edges[:, 0], np.cumsum(edges[:, 1])
+    worked = np.concatenate([[0.0], np.cumsum(np.diff(times) * busy[:-1])])  # seconds of work up to each edge
+
+    def until(at: Any) -> Any:
+        return np.interp(at, times, worked)
+
+    return np.asarray((until(end) - until(begin)) / np.maximum(end - begin, 1e-9))

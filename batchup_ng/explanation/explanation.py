@@ -1,0 +1,132 @@
+"""An explanation of what a loop waits for: its figures, as attributes, text, a dict or a page."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import model, page, text
+from .advice import Advice, advised
+from .evidence import Evidence
+from .model import mean
+from .verdict import CAUSES, QUEUED, Verdict, judged
+
+SLOWEST = 5
+"""Number of slow batches that are listed."""
+
+RULED_OUT_BELOW = 0.5
+"""Share of what a cause needs to be true, below which it is ruled out."""
+
+
+class Explanation:
+    """Why a loop waits for its batches, or that it does not. ``print`` it, or read its attributes.
+
+    The figures are those of the latest epoch, if 30 of its batches were measured, and otherwise of the latest 1,024
+    batches, in both cases without the first ones of the program, for which workers may have to start.
+
+    Attributes:
+        wait_share: Share of the time that the loop spent in ``next``, 0 to 1.
+        seconds_per_batch: Time from one batch to the next.
+        step_seconds: Time of the loop between two batches: what a batch would take if data cost nothing.
+        verdict: The cause in one word and one sentence, with a confidence: ``"high"`` if a simulation with the measured
+            times agrees with what was measured to 25 %, ``"fair"`` or ``"low"`` otherwise.
+        advice: At most three changes. The first ones answer the verdict. Each has its predicted gain.
+        stages: Milliseconds of each stage, by name: a dict with ``"mean"``, ``"p50"`` and ``"p99"``.
+        slowest: The five batches that took a worker longest: a dict with epoch, number, seconds, and samples in words.
+        ruled_out: Causes that the measurements exclude, in words, with the reason.
+        batches: How many batches the figures are of.
+    """
+
+    def __init__(self, evidence: Evidence, name_of: Callable[[int, int], str] | None = None) -> None:
+        self._evidence = evidence
+        self.wait_share = evidence.wait_share
+        self.seconds_per_batch = evidence.interval
+        self.step_seconds = mean(evidence.step)
+        self.batches = len(evidence.step)
+        self.verdict: Verdict = judged(evidence)
+        self.advice: list[Advice] = advised(evidence, self.verdict)
+        self.stages = _stages(evidence)
+        self.slowest = _slowest(evidence, name_of)
+        self.ruled_out = _ruled_out(evidence, self.verdict)
+        self.tried = ""  # how an advice was tried, in words
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, which JSON can hold; None for what is not known."""
+        evidence = self._evidence
+        told = {
+            name: getattr(self, name)
+            for name in ("wait_share", "seconds_per_batch", "step_seconds", "batches", "stages", "slowest", "ruled_out")
+        }
+        of_loop = {"loop_cpus": evidence.loop_cpu, "loop_queued_share": evidence.loop_queued}
+        told |= {"verdict": self.verdict._asdict(), "advice": [each._asdict() for each in self.advice]}
+        told |= {"busy_share": evidence.busy_share, "ready_mean": evidence.ready_mean, **of_loop}
+        return _plain({**told, "setting": evidence.setting._asdict()})  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return "\n".join(text.lines(self, self._evidence))
+
+    __repr__ = __str__
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page for a browser, without scripts and without anything from elsewhere.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        page.write(self, path)
+
+
+def _stages(evidence: Evidence) -> dict[str, dict[str, float]]:
+    """Return the milliseconds of each stage: those of workers in their order, then those of the loop."""
+    parts = {"worker: read": evidence.read, **{f"worker: map {name}": of for name, of in evidence.maps.items()}}
+    parts |= {"worker: packing": evidence.packing, "worker: all": evidence.make, "worker: on a CPU": evidence.cpu}
+    parts |= {"worker: ready, without a CPU": evidence.queued}
+    if evidence.setting.kind != "serial":
+        parts["on the way"] = evidence.transfer
+    parts |= {"loop: wait": evidence.wait, "loop: receive": evidence.take, "loop: convert": evidence.converted}
+    told = {}
+    for name, values in {**parts, "loop: step": evidence.step}.items():
+        known = values[~np.isnan(values)]
+        if known.any():
+            p50, p99 = np.percentile(known, [50, 99])
+            told[name] = {"mean": 1e3 * float(known.mean()), "p50": 1e3 * float(p50), "p99": 1e3 * float(p99)}
+    return told
+
+
+def _slowest(evidence: Evidence, name_of: Callable[[int, int], str] | None) -> list[dict[str, Any]]:
+    told = []
+    for k in np.argsort(evidence.make)[::-1][:SLOWEST]:
+        epoch, number = int(evidence.epoch[k]), int(evidence.number[k])
+        samples = "" if name_of is None else name_of(epoch, number)
+        told.append({"epoch": epoch, "number": number, "seconds": float(evidence.make[k]), "samples": samples})
+    return told
+
+
+def _ruled_out(evidence: Evidence, verdict: Verdict) -> dict[str, str]:
+    need, interval, cpus = model.needs(evidence), evidence.interval, evidence.setting.cpus
+    used = (need.cpu + need.loop_cpu) / interval
+    taken = (mean(evidence.take) + mean(evidence.converted)) / interval
+    queued = mean(evidence.queued) / max(mean(evidence.make), 1e-9)
+    shares = {
+        "cpu": (used / cpus, f"this program uses {used:.1f} of {cpus} CPUs"),
+        "receive": (taken, f"that takes {taken:.0%} of the time"),
+    }
+    if evidence.setting.kind == "threads" and not math.isnan(need.lock):
+        shares["lock"] = need.lock / interval, f"workers hold the lock for {need.lock / interval:.0%} of the time"
+    if not np.isnan(evidence.queued).all():
+        shares["neighbours"] = queued / (2 * QUEUED), f"workers are ready without a CPU for {queued:.0%} of their time"
+    excluded = [cause for cause, (share, _) in shares.items() if share < RULED_OUT_BELOW and cause != verdict.cause]
+    return {CAUSES[cause]: shares[cause][1] for cause in excluded}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no tuples."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

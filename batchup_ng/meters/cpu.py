@@ -1,0 +1,34 @@
+"""How long a thread ran on a CPU, and how long it was ready to run without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..error_context import unless_of_signal_handler
+
+
+class Timed(NamedTuple):
+    """Seconds that a thread spent on a call: in all, ready to run but without a CPU, and running."""
+
+    seconds: float
+    queued: float
+    ran: float
+
+
+def timed(run: Callable[[], object]) -> Timed:
+    """Measure a call on this thread."""
+    start, queued, ran = time.perf_counter(), queued_seconds(), time.thread_time()
+    run()
+    return Timed(time.perf_counter() - start, queued_seconds() - queued, time.thread_time() - ran)
+
+
+def queued_seconds() -> float:
+    """Return the seconds that this thread was ready to run without a CPU; 0.0 if the system does not report them.
+
+    Only Linux reports them. The call takes some 10 to 25 µs.
+    """
+    with unless_of_signal_handler(), open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0.0

@@ -1,0 +1,164 @@
+"""Explains what the loop over a source of a pool waits for, from the measured times, the setting and a trial."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+import statistics
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..data_source.epoch.iterator import BatchIterator
+from ..data_source.epoch.opening import epoch_plan, prepare, start
+from ..data_source.epoch.reading import MakeBatch
+from ..data_source.epoch_options import EpochOptions
+from ..display import in_seconds
+from ..error_context import raise_if_of_signal_handler
+from ..errors import ArgumentError
+from ..explanation import Explanation
+from ..explanation.evidence import FEWEST, Alone, Setting, gathered
+from ..graph.map import MapNode
+from ..memory.budget import BUDGET
+from ..memory.leases import BufferPool
+from ..meters.cpu import timed
+from ..randomness.numpy_rng import globals_kept
+from .base import worker_count
+from .by_name import POOLS
+from .choice import copy_to_try, lock_share
+from .parallel import ParallelNode, checked_bytes
+
+KINDS = {
+    "SerialPool": "serial",
+    "WorkerThreadPool": "threads",
+    "WorkerProcessPool": "processes",
+    "WorkerRayPool": "ray",
+}
+"""The kinds of pools by the names of their classes."""
+
+MOST_TRIED, TRIAL_SECONDS = 8, 0.5
+"""Number of batches that a trial makes; seconds after which it makes no other."""
+
+TRIED_SECONDS = 5.0
+"""Seconds for which an advice is tried, without the start of workers."""
+
+SHOWN_NAMES = 3
+"""Number of samples of a slow batch that are named."""
+
+
+def explained(node: ParallelNode | None, options: EpochOptions, trial: bool, try_it: bool = False) -> Explanation:
+    """Return the explanation of the batches that a pool made of a source. `options` are those of the epoch under way.
+
+    Raises:
+        ArgumentError: too few batches were measured.
+    """
+    meter = None if node is None else node.meter
+    if node is None or meter is None:
+        raise ArgumentError(
+            "nothing was measured; loop over the loader first, and leave measure=False out (a source that only streams "
+            "is not measured)"
+        )
+    source, pool = node.source, node.pool
+    kind = next((KINDS[each.__name__] for each in type(pool).__mro__ if each.__name__ in KINDS), "processes")
+    n_bytes = node.bound.largest
+    setting = Setting(
+        kind=kind,
+        workers=pool.at_once,
+        cpus=worker_count(None),
+        buffer_asked=node.buffer_asked,
+        buffer=node.bound.limit,
+        batch_bytes=n_bytes,
+        data_bytes=_bytes_of_epoch(source, options, n_bytes),
+        free_bytes=BUDGET.free(),
+        consumer_maps=tuple(each.name_in_meters for each in node.maps if isinstance(each, MapNode)),
+    )
+    alone = made_alone(node, options) if trial else None
+    found = gathered(meter, setting, alone)
+    if found is None:
+        raise ArgumentError(f"too few batches were measured; loop over at least {FEWEST} and call it again")
+
+    def name_of(epoch: int, number: int) -> str:
+        with contextlib.suppress(Exception):
+            plan = epoch_plan(source, dataclasses.replace(options, epoch=epoch, numbered=True))
+            rows = plan[number].rows
+            if isinstance(rows, np.ndarray):
+                return _names(source, rows)
+        return ""
+
+    told = Explanation(found, name_of)
+    if try_it and told.advice:
+        told.tried = tried(node, options, kind, told)
+    return told
+
+
+def made_alone(node: ParallelNode, options: EpochOptions) -> Alone | None:
+    """Make some batches of a copy of the source on this thread. Return how long one takes; None if there is no copy."""
+    try:
+        source, options = copy_to_try((node.source, options))
+        make, buffers = MakeBatch(own_thread=True), BufferPool()
+        with globals_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plan = prepare(source, options).plan
+            first = list(itertools.islice(plan, MOST_TRIED)) if plan is not None else []
+            make.read(source, first[0].rows, first[0].key, buffers)  # opens files, imports
+            times = []
+            for planned in first[1:] or first:
+                times.append(timed(functools.partial(make.read, source, planned.rows, planned.key, buffers)))
+                if sum(each.seconds for each in times) > TRIAL_SECONDS:
+                    break
+            seconds = statistics.median(max(each.ran, each.seconds - each.queued) for each in times)
+            cpu = statistics.median(each.ran for each in times)
+            last = first[-1]
+            share = lock_share(functools.partial(make.read, source, last.rows, last.key, buffers), seconds, cpu)
+    except Exception as error:
+        raise_if_of_signal_handler(error)
+        return None
+    return Alone(seconds, cpu, share)
+
+
+def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanation) -> str:
+    """Run the first advice with a copy of the source and a loop that sleeps; return in words what came out."""
+    advice = told.advice[0]
+    if not advice.options:
+        return "The first change is one of your code, so it was not tried."
+    pool_kind, workers = advice.options.get("pool", kind), advice.options.get("workers", node.pool.at_once)
+    if pool_kind not in POOLS:
+        return f"The first change was not tried: it needs a pool of {pool_kind}."
+    source, options = copy_to_try((node.source, options))
+    n_ahead = advice.options.get("buffer", max(node.buffer_asked, (workers or 1) + 1))
+    n_bytes = checked_bytes(advice.options.get("buffer_bytes"))
+    counted, seconds = 0, 0.0
+    with POOLS[pool_kind](workers) as pool:
+        epoch = prepare(ParallelNode(source, pool, n_ahead, buffer_bytes=n_bytes, on_error=node.setup.policy), options)
+        with BatchIterator(epoch, start(epoch)) as iterator:
+            began = last = time.monotonic()
+            for number, _ in enumerate(iterator):
+                time.sleep(told.step_seconds)
+                now = time.monotonic()
+                if number > (workers or 1) + n_ahead:  # a full buffer is used up
+                    counted, seconds = counted + 1, seconds + now - last
+                last = now
+                if now - began > TRIED_SECONDS:
+                    break
+    if counted < FEWEST:
+        return f"Tried: the first change gave too few batches in {TRIED_SECONDS:.0f} s to tell."
+    each = seconds / counted
+    return f"Tried: the first change gave a batch each {in_seconds(each)}; {in_seconds(advice.seconds)} were predicted."
+
+
+def _bytes_of_epoch(source: Any, options: EpochOptions, of_batch: int) -> float:
+    with contextlib.suppress(Exception):
+        return float(of_batch * source.num_samples() / options.batch_size)
+    return math.nan
+
+
+def _names(source: Any, rows: np.ndarray) -> str:
+    names = [source.sample_name(rows[i : i + 1]) for i in range(min(SHOWN_NAMES, len(rows)))]
+    known = [name for name in names if name]
+    more = f" and {len(rows) - len(known)} more" if len(rows) > len(known) else ""
+    return ", ".join(known) + more if known else f"rows {', '.join(map(str, rows[:SHOWN_NAMES].tolist()))}{more}"
