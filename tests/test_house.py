@@ -23,7 +23,7 @@ FLOORS = {
     "tensors": 0, "randomness": 0, "meters": 0, "_version": 0, "warn": 0, "display": 0, "signals": 0,
     "private_apis": 0, "csv_file": 0, "columns": 0, "padding": 0,
     "row_arrays": 0,
-    "sampling": 1, "accessors": 1,
+    "sampling": 1, "accessors": 1, "explanation": 1,
     "faults": 2, "augment": 2,
     "graph": 3,
     "data_source": 4,

@@ -44,7 +44,7 @@ class Pipeline:
 
     def seconds_per_batch(self) -> float:
         """Return the time from one batch to the next, on average."""
-        return max(self.floor, float(_simulated(self)))
+        return max(self.floor, _simulated(self))
 
 
 def _simulated(pipeline: Pipeline) -> float:
@@ -56,7 +56,7 @@ def _simulated(pipeline: Pipeline) -> float:
     )
     n = len(make)
     if not pipeline.workers:
-        return (sum(make) + sum(step) + sum(take)) / n
+        return float(sum(make) + sum(step) + sum(take)) / n
     free = [0.0] * pipeline.workers  # when each worker is free, a heap
     arrived: list[float] = []
     taken: list[float] = []
@@ -76,4 +76,4 @@ def _simulated(pipeline: Pipeline) -> float:
             submit(number + pipeline.buffer, got)
         taken.append(got)
         asked = got + step[number]
-    return (taken[-1] - taken[warm]) / max(1, n - 1 - warm) if n - 1 > warm else taken[-1] / n
+    return float(taken[-1] - taken[warm]) / max(1, n - 1 - warm) if n - 1 > warm else float(taken[-1]) / n

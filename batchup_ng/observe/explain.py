@@ -33,8 +33,8 @@ def explain(batches: Any, *, trial: bool = True, try_it: bool = False) -> Explan
         inner = vars(inner).get("_iterator") if hasattr(inner, "__dict__") else None
     if inner is None:
         raise ArgumentTypeError(
-            f"batches must be a Loader or an iterator of batches that a pool makes, not a {type(batches).__name__}; pass "
-            f"what your loop iterates over"
+            f"batches must be a Loader or an iterator of batches that a pool makes, not a {type(batches).__name__}; "
+            f"pass what your loop iterates over"
         )
     node, options = inner.made_of
     return explained(node if isinstance(node, ParallelNode) else None, options, trial, try_it)

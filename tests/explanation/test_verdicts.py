@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from batchup_ng.explanation.explanation import Explanation
+from tests.extent import quick
 
 from .world import World
 
@@ -98,7 +99,10 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PLANTED)
+SOME = ["a Python map in threads", "a slow disk, processes", "one batch in fifty is slow", "threads that slow the loop"]
+
+
+@pytest.mark.parametrize("name", quick(SOME, list(PLANTED)))
 def test_a_planted_bottleneck_is_found_and_the_advice_does_what_it_says(name: str) -> None:
     planted = PLANTED[name]
     evidence = planted.world.evidence()

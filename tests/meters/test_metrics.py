@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_the_latest_batches_are_kept_and_all_are_counted() -> None:
 def test_what_another_machines_clock_says_is_left_out() -> None:
     meter = Meter()
     for began in (5.0, 900.0):  # the second is of a node with another clock
-        meter.add(1, (0, 0, 1, 4.0, 8.0, 4.0, 8.0, 3, (began, 2.0, 1.0, 0, {"f": 0.5})))
+        meter.add(1, (0, 0, 1, 4.0, 8.0, 4.0, 8.0, 3, (began, 2.0, 1.0, math.nan, 0, {"f": 0.5})))
     told = metrics(meter, 1)
     assert (told["queue_ms_mean"], told["transfer_ms_mean"]) == (1000.0, 1000.0)
     assert (told["make_ms_mean"], told["cpu_ms_mean"], told["map_ms_mean/f"]) == (2000.0, 1000.0, 500.0)

@@ -1,0 +1,139 @@
+"""An explanation is told in words, as values and as a page, for every pool; it changes nothing of the loader."""
+
+from __future__ import annotations
+
+import json
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchup_ng as bu
+from batchup_ng.explanation.verdict import CAUSES
+from batchup_ng.work_pool import AbstractWorkerPool
+from tests.messages import raises
+
+N, SIZE = 400, 4
+
+
+def nap(x: np.ndarray) -> np.ndarray:
+    time.sleep(0.0005)
+    return x
+
+
+def source() -> bu.ArrayDataSource:
+    return bu.ArrayDataSource([np.arange(N)])
+
+
+@pytest.fixture(params=["serial", "threads", "processes"])
+def pool(request: pytest.FixtureRequest, pools: list[AbstractWorkerPool]) -> AbstractWorkerPool:
+    threads, processes = pools
+    return {"serial": bu.SerialPool(), "threads": threads, "processes": processes}[request.param]
+
+
+def test_it_is_told_in_words_and_as_values(pool: AbstractWorkerPool) -> None:
+    with bu.Loader(source().map(nap, on=0), SIZE, shuffle=1, pool=pool) as loader:
+        for _ in loader:
+            pass
+        told = loader.explain()
+    values = json.loads(json.dumps(told.to_dict(), allow_nan=False))
+    assert values["verdict"]["cause"] == told.verdict.cause
+    assert told.verdict.cause in CAUSES
+    assert values["batches"] == told.batches > 50
+    assert 0 <= told.wait_share <= 1
+    assert told.stages["worker: map nap"]["p50"] >= 0.5
+    assert len(told.advice) <= 3
+    assert all(0 < each.gain < 1 and each.seconds > 0 and each.code for each in told.advice)
+    lines = str(told).splitlines()
+    assert lines[0].startswith(f"The loop waited {told.wait_share:.1%} of the time")
+    assert told.verdict.sentence in lines[1]
+    assert sum(line.startswith("worker: map nap") for line in lines) == 1
+    seconds = [each["seconds"] for each in told.slowest]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_it_changes_no_batch_and_no_state(pool: AbstractWorkerPool) -> None:
+    with bu.Loader(source().map(nap, on=0), SIZE, shuffle=1, pool=pool) as loader:
+        whole = [x.tolist() for (x,) in loader]
+    with bu.Loader(source().map(nap, on=0), SIZE, shuffle=1, pool=pool) as loader:
+        got = []
+        for (x,) in loader:
+            got.append(x.tolist())
+            if len(got) in (30, 31, 60):
+                state = loader.state_dict()
+                np.random.seed(1)
+                loader.explain(trial=len(got) == 30)
+                assert np.random.randint(10**6) == np.random.RandomState(1).randint(10**6)
+                assert loader.state_dict() == state
+    assert got == whole
+
+
+def test_too_little_to_go_by_is_an_error() -> None:
+    with bu.Loader(source(), SIZE, pool="serial") as loader:
+        with raises(bu.ArgumentError):
+            loader.explain()
+        for _ in zip(range(5), loader, strict=False):
+            pass
+        with raises(bu.ArgumentError):
+            loader.explain(trial=False)
+    with bu.Loader(source(), SIZE, pool="serial", measure=False) as loader:
+        for _ in loader:
+            pass
+        with raises(bu.ArgumentError):
+            loader.explain()
+    with raises(bu.ArgumentTypeError):
+        bu.explain([1, 2])
+
+
+def test_an_iterator_and_what_an_adapter_makes_of_it_are_explained(pools: list[AbstractWorkerPool]) -> None:
+    iterator = pools[0].parallel_data_source(source().map(nap, on=0)).batch_iterator(SIZE)
+    for _ in zip(range(50), iterator, strict=False):
+        pass
+    assert bu.explain(iterator, trial=False).stages["worker: map nap"]["mean"] >= 0.5
+    iterator.close()
+    with bu.Loader(source(), SIZE, pool=pools[0]) as loader:
+        view = loader.map(lambda x: (nap(x),))
+        for _ in view:
+            pass
+        assert bu.explain(view, trial=False).stages["loop: convert"]["mean"] >= 0.5
+        assert loader.explain(trial=False).verdict.cause in ("conversion", "tiny")
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.found.append(tag)
+
+
+def test_a_page_has_no_markup_of_others(tmp_path: Path) -> None:
+    def named(x: np.ndarray) -> np.ndarray:
+        return nap(x)
+
+    named.__qualname__ = "<script>alert(1)</script>\x1b[31m"
+    with bu.Loader(source().map(named, on=0), SIZE, pool="serial") as loader:
+        for _ in loader:
+            pass
+        told = loader.explain(trial=False)
+    told.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    own = "html head meta title style body h1 p table tr th td div pre"
+    assert set(Tags(page).found) <= set(own.split())
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page + str(told)
+    assert len(page) < 50_000
+
+
+def test_the_first_advice_can_be_tried(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader(source().map(nap, on=0), SIZE, pool="serial") as loader:
+        for _ in loader:
+            pass
+        told = loader.explain(try_it=True)
+    if told.advice:  # on a busy machine, none may be worth it
+        assert told.tried.startswith(("Tried: the first change gave", "The first change"))
+        assert told.tried in str(told)
