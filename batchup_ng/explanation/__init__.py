@@ -1,4 +1,4 @@
-"""Explains what a loop waits for: the evidence, a model of it, a verdict, advice, and a report of all that."""
+"""Explains the waits of a loop: measurements, a model, a verdict, advice and a report."""
 
 from __future__ import annotations
 

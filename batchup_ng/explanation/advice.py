@@ -1,4 +1,4 @@
-"""What would help: changes of a loader, each with the gain that the model predicts."""
+"""Changes of a loader that would help, each with the gain that the model predicts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SIMULATED = "simulated with the measured times of each batch"
 
 
 class Advice(NamedTuple):
-    """A change, and what it would bring.
+    """A change and its predicted effect.
 
     Attributes:
         change: What to do, in words.
         code: What to write.
         seconds: Predicted time from one batch to the next, in seconds.
-        gain: Share of the present time that this spares, 0 to 1.
+        gain: Share of the present time that the change saves, 0 to 1.
         how: How the prediction was computed.
         options: The changed options of the loader; empty if other code has to change.
     """
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
     causes: tuple[str, ...]  # of verdicts that it answers
     change: str
-    code: str  # "" for that of the options
+    code: str  # "" if it follows from the options
     then: Pipeline | float  # or the time from one batch to the next
     how: str
     options: Mapping[str, Any]
@@ -106,7 +106,7 @@ def _of_the_pool(evidence: Evidence) -> Iterator[Change]:
         step = mean(evidence.step) / (1 + slowed_by_workers(evidence))
         yield Change(
             ("lock_loop",), "processes, which leave the loop its interpreter", "",
-            step + mean(evidence.take) + mean(evidence.converted), "the steps without work beside them, from a line",
+            step + mean(evidence.take) + mean(evidence.converted), "the steps while no worker runs, from a line through all",
             {"pool": "processes", "workers": min(now, cpus)},
         )  # fmt: skip
         yield Change(
@@ -151,7 +151,7 @@ def _of_the_buffer(evidence: Evidence) -> Iterator[Change]:
 
 
 def _of_the_work(evidence: Evidence) -> Iterator[Change]:
-    """Yield what spares work, or moves it."""
+    """Yield changes that save work or move it."""
     setting, need = evidence.setting, model.needs(evidence)
     make = max(mean(evidence.make), 1e-9)
     of_workers = ("workers", "cpu", "lock", "serial", "contention")

@@ -1,4 +1,4 @@
-"""What was measured of a loader, as arrays: the input of an explanation."""
+"""The measurements of a loader as arrays. An explanation is computed from them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ENOUGH_OF_AN_EPOCH = 30
 SETTLED, ASKED, TAKEN = map(BatchTimes._fields.index, ("settled", "asked", "taken"))
 
 FEWEST = 8
-"""Number of batches below which nothing is said."""
+"""Least number of batches for an explanation."""
 
 
 class Setting(NamedTuple):
-    """The facts about a loader that times do not tell.
+    """Facts about a loader that are not times.
 
     Attributes:
         kind: ``"serial"``, ``"threads"``, ``"processes"`` or ``"ray"``.
@@ -81,7 +81,7 @@ class Evidence:
         earlier_wait: Share of the time that the loop waited in earlier epochs; NaN if there are none.
         first_wait: Wait for the first batch of all; NaN if it is not among the measured.
         begin, end: When the first of them was asked for and the last taken.
-        setting: What times do not tell.
+        setting: Facts that are not times.
         alone: The times of a batch of a copy; None if nothing was tried.
         ahead: Whether a thread takes and converts the batches ahead of the loop.
     """
@@ -135,7 +135,7 @@ class Evidence:
 
 
 def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evidence | None:
-    """Return what `meter` measured of the latest batches; None if there are too few."""
+    """Return the measurements of the latest batches; None if there are too few."""
     latest = [times for times in meter.latest() if Made.of(times.made) is not None]
     first = latest[0] if latest and meter.batches <= len(latest) else None
     kept = [times for times in latest if times.epoch == latest[-1].epoch]

@@ -1,4 +1,4 @@
-"""An explanation of what a loop waits for: its figures, as attributes, text, a dict or a page."""
+"""An explanation of the waits of a loop: figures as attributes, text, a dict or a page."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ SLOWEST = 5
 """Number of slow batches that are listed."""
 
 RULED_OUT_BELOW = 0.5
-"""Share of what a cause needs to be true, below which it is ruled out."""
+"""A cause is ruled out if its figure is below this share of the least figure of a true cause."""
 
 
 class Explanation:
     """Why a loop waits for its batches, or that it does not. ``print`` it, or read its attributes.
 
-    The figures are those of the latest epoch, if 30 of its batches were measured, and otherwise of the latest 1,024
-    batches, in both cases without the first ones of the program, for which workers may have to start.
+    The figures describe the latest epoch if 30 of its batches were measured, otherwise the latest 1,024 batches. The
+    first batches of the program are left out, because workers may have to start for them.
 
     Attributes:
         wait_share: Share of the time that the loop spent in ``next``, 0 to 1.
         seconds_per_batch: Time from one batch to the next.
-        step_seconds: Time of the loop between two batches: what a batch would take if data cost nothing.
+        step_seconds: Time of the loop between two batches. Without waits, a batch would take this time.
         verdict: The cause in one word and one sentence, with a confidence: ``"high"`` if a simulation with the measured
-            times agrees with what was measured to 25 %, ``"fair"`` or ``"low"`` otherwise.
+            times agrees with the measured time of a batch to 25 %, otherwise ``"fair"`` or ``"low"``.
         advice: At most three changes. The first ones answer the verdict. Each has its predicted gain.
         stages: Milliseconds of each stage, by name: a dict with ``"mean"``, ``"p50"`` and ``"p99"``.
         slowest: The five batches that took a worker longest: a dict with epoch, number, seconds, and samples in words.
         ruled_out: Causes that the measurements exclude, in words, with the reason.
-        batches: How many batches the figures are of.
+        batches: Number of batches that the figures describe.
     """
 
     def __init__(self, evidence: Evidence, name_of: Callable[[int, int], str] | None = None) -> None:
@@ -81,7 +81,7 @@ class Explanation:
 
 
 def _stages(evidence: Evidence) -> dict[str, dict[str, float]]:
-    """Return the milliseconds of each stage: those of workers in their order, then those of the loop."""
+    """Return the milliseconds of each stage, first of the workers in their order, then of the loop."""
     parts = {"worker: read": evidence.read, **{f"worker: map {name}": of for name, of in evidence.maps.items()}}
     parts |= {"worker: packing": evidence.packing, "worker: all": evidence.make, "worker: on a CPU": evidence.cpu}
     parts |= {"worker: ready, without a CPU": evidence.queued}

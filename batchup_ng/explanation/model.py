@@ -1,4 +1,4 @@
-"""The pipeline of measured times, and what it would be with another setting."""
+"""The model of the present setting, and of other settings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CACHED_READ = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """What a batch needs of what all share, in seconds.
+    """The time that a batch needs of shared resources, in seconds.
 
     Attributes:
         cpu: CPU time in a worker.
         loop_cpu: CPU time of the loop's thread, in its step and in ``next``.
-        lock: Time in which a thread that makes the batch holds the interpreter's lock; NaN if it is not known.
-        wait: Time in which a worker neither runs nor waits for a CPU or for the lock: a disk, a network.
+        lock: Time that a thread holds the interpreter's lock to make the batch; NaN if it is not known.
+        wait: Time that a worker waits for other things, such as a disk or a network.
     """
 
     cpu: float
@@ -44,7 +44,7 @@ def mean(values: np.ndarray) -> float:
 
 
 def needs(evidence: Evidence) -> Needs:
-    """Return what a batch needs."""
+    """Return the time that a batch needs of shared resources."""
     alone = evidence.alone
     own = mean(evidence.make) * _own_share(evidence)
     cpu = mean(evidence.cpu)
@@ -72,7 +72,7 @@ def floor(evidence: Evidence, kind: str, spared: float = 0.0) -> float:
 
 
 def pipeline(evidence: Evidence) -> Pipeline:
-    """Return the model of what was measured, with the times that a batch has on a machine of its own."""
+    """Return the model of the present setting, with the times that a batch would take on a machine of its own."""
     setting = evidence.setting
     serial = setting.kind == "serial"
     return Pipeline(
@@ -97,7 +97,7 @@ def in_processes(evidence: Evidence, workers: int) -> Pipeline:
 
 
 def in_threads(evidence: Evidence, workers: int) -> Pipeline:
-    """Return the model with a pool of threads, to which nothing has to be sent."""
+    """Return the model with a pool of threads, which sends nothing."""
     now = pipeline(evidence)
     take = np.minimum(evidence.take, HANDED_OVER_SECONDS)
     spared = mean(evidence.packing) + mean(evidence.take) - mean(take)
@@ -138,7 +138,7 @@ def with_buffer(evidence: Evidence, buffer: int) -> Pipeline:
 
 
 def with_faster(evidence: Evidence, spared: np.ndarray, spared_cpu: float) -> Pipeline:
-    """Return the model in which each batch takes less time to make, of which `spared_cpu` on a CPU."""
+    """Return the model with batches that take less time to make; `spared_cpu` is the CPU time saved."""
     now, need = pipeline(evidence), needs(evidence)
     share = min(1.0, spared_cpu / need.cpu) if need.cpu > 0 else 0.0
     left = (need.cpu * (1 - share) + need.loop_cpu) / max(1, evidence.setting.cpus)
@@ -149,6 +149,6 @@ def with_faster(evidence: Evidence, spared: np.ndarray, spared_cpu: float) -> Pi
 
 
 def with_maps_in_workers(evidence: Evidence) -> Pipeline:
-    """Return the model in which the workers run the maps that the loop's thread runs now."""
+    """Return the model if workers run the maps that the loop's thread runs now."""
     now = pipeline(evidence)
     return dataclasses.replace(now, make=now.make + now.take, take=np.minimum(now.take, HANDED_OVER_SECONDS))

@@ -31,7 +31,7 @@ class Pipeline:
         transfer: Time of a finished batch until it arrives.
         workers: Number of batches that are made at once; 0 for none, where the loop makes each batch in its ``next``.
         buffer: Number of batches that are ahead of the loop.
-        floor: Least time between two batches, which what is shared sets.
+        floor: Least time between two batches, from CPUs and lock.
     """
 
     make: np.ndarray

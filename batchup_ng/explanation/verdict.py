@@ -1,6 +1,6 @@
-"""Why a loop waits: one cause, found from the measured times and from what the model says would help.
+"""The cause for the waits of a loop, found from the measured times and the model.
 
-Each cause has a function that returns its :class:`Verdict`, or None if it is not the cause. They are asked in order.
+Each cause has a function that returns its :class:`Verdict`, or None. The first verdict counts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RATHER_LITTLE = 0.15
 """The same if the loop's thread lacks a CPU, which makes its waits longer, too."""
 
 MUCH_IN_EARLIER_EPOCHS = 0.2
-"""Share of the time that the loop waited in earlier epochs, from which the end of these waits is told."""
+"""If the loop waited for this share of earlier epochs, the end of these waits is reported."""
 
 QUEUED = 0.15
 """Share of the time without a CPU from which a thread is slowed down."""
 
 SLOWED = 0.1
-"""Share of a step by which workers make it longer, from which that is told."""
+"""If workers make a step longer by this share, it is reported."""
 
 LITTLE_LOCK = 0.3
 """Share of the CPU time of a batch with the interpreter's lock, below which the lock is not the cause."""
@@ -41,7 +41,7 @@ SLOW, FEW = 4.0, 0.2
 """A batch that takes so many times the median is slow; share of the batches below which slow ones are the exception."""
 
 NEAR = 0.75
-"""Share of the time between two batches from which what all share (CPUs, the lock) sets it."""
+"""If a shared resource (CPUs, the lock) is used for this share of the time between two batches, it sets the pace."""
 
 LARGE_BUFFER = 64
 """Number of batches ahead that a buffer may be advised to have."""
@@ -80,7 +80,7 @@ CAUSES = {
     "workers": "too few workers",
     "unclear": "none that these measurements show",
 }
-"""What a loop can wait for, in words."""
+"""The causes in words."""
 
 
 def judged(evidence: Evidence) -> Verdict:
@@ -111,7 +111,7 @@ def slowest_stage(evidence: Evidence) -> str:
 
 
 def slowed_by_workers(evidence: Evidence) -> float:
-    """Return by which share of a step without work beside it the steps are longer, from a line through all steps.
+    """Return the share by which steps are longer if workers run at the same time, from a line through all steps.
 
     It is 0.0 if the slope of the line is not clear: less than four standard errors.
     """

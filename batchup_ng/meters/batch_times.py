@@ -49,7 +49,7 @@ class BatchTimes(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the loop did between two batches.
+    """The work of a loop between two batches.
 
     Attributes:
         seconds: Duration.
@@ -78,7 +78,7 @@ class Meter:
         name: What makes the batches, in words.
         batches: Number of batches handed out since the first.
         samples: Number of their samples.
-        steps: What the loop did between some of the batches: see :class:`Step`.
+        steps: The work of the loop between some of the batches.
         converted: Seconds that each function after the pool took for the latest batches, by name. They are part of a
             ``next`` of the loop, or of a thread ahead of it.
         handed_out: When the loop asked for a batch, and when it got it, where a thread converts batches ahead of it.

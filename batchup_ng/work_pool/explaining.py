@@ -1,4 +1,4 @@
-"""Explains what the loop over a source of a pool waits for, from the measured times, the setting and a trial."""
+"""Explains the waits of a loop over a pool's source, from measured times, the setting and a trial."""
 
 from __future__ import annotations
 
