@@ -106,7 +106,7 @@ def _of_the_pool(evidence: Evidence) -> Iterator[Change]:
         step = mean(evidence.step) / (1 + slowed_by_workers(evidence))
         yield Change(
             ("lock_loop",), "processes, which leave the loop its interpreter", "",
-            step + mean(evidence.take) + mean(evidence.converted), "the steps while no worker runs, from a line through all",
+            step + mean(evidence.take) + mean(evidence.converted), "the steps while no worker runs",
             {"pool": "processes", "workers": min(now, cpus)},
         )  # fmt: skip
         yield Change(
