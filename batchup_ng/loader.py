@@ -479,7 +479,7 @@ class Loader:
                     raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
                 shared.pool = shared.lender._pool_node().pool
             if shared.pool is None:
-                shared.pool = pool_of_loader(kind, shared.workers if shared.source.is_random_access else 1)
+                shared.pool = pool_of_loader(kind, shared.workers if shared.source.is_random_access else 1, shared.why)
             if shared.pool_node is None:
                 shared.pool_node = node = self._worked_for(shared.pool)
                 if ready_made and isinstance(node, ParallelNode):

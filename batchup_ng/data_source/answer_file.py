@@ -12,6 +12,7 @@ import os
 import stat
 from typing import Any, ClassVar
 
+from .. import log
 from ..accessors.storage.remote import is_remote
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, CacheWarning
@@ -89,6 +90,10 @@ class AnswerFile:
     def warn_of_damage(self) -> None:
         """Warn that the answer is computed again."""
         warn_consumer(f"{self.noun} in {self.path!r} is damaged; {self.task} is computed anew", CacheWarning)
+
+    def log_of_others(self) -> None:
+        """Log that the file is about other samples, or another function."""
+        log.note("%s in %r is of other samples or functions; %s is computed again", self.noun, self.path, self.task)
 
     def replace(self, text: str) -> None:
         """Write the file.

@@ -48,7 +48,11 @@ class StatisticsFile(AnswerFile):
             return None
         if Statistics.from_bytes(content, None) is None:
             self.warn_of_damage()
-        return Statistics.from_bytes(content, digest)
+            return None
+        found = Statistics.from_bytes(content, digest)
+        if found is None:
+            self.log_of_others()
+        return found
 
 
 @validation.known_names({"on": "pass them as columns="})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import validation
+from .. import log, validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.budget import BUDGET
 from .base import AbstractWorkerPool, worker_count
@@ -24,12 +24,15 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 """The pools by name: each is made with a number of workers."""
 
 
-def pool_of_loader(kind: str, workers: int | None) -> AbstractWorkerPool:
-    """Return the pool of a loader that names its kind. Without a number of workers, loaders share a pool.
+def pool_of_loader(kind: str, workers: int | None, why: str = "") -> AbstractWorkerPool:
+    """Return the pool of a loader of this kind, which was chosen because of `why`. Log that.
+
+    Without a number of workers, loaders share a pool.
 
     A loader that starts on a thread of a pool gets a pool of its own. The task of that thread waits for the loader's
     batches, so it must not keep their workers.
     """
+    log.note("a loader takes pool=%r, workers=%r%s", kind, workers, f": {why}" if why else "")
     surroundings: Any = None
     if kind != "serial" and workers is None and getattr(current, "workers", None) is None:
         surroundings = worker_count(None) if kind == "threads" else _surroundings_of_processes()

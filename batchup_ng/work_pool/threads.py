@@ -32,7 +32,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from .. import validation
+from .. import log, validation
 from ..accessors.spreading import lender
 from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
@@ -162,6 +162,7 @@ class ThreadWorkers:
                 again = min(again, future.due)
             elif self.leave(future):
                 self._replace(thread)
+                log.note("a thread was replaced, whose task ran for more than timeout=%g s", future.timeout)
                 text = f"a task ran for more than timeout={future.timeout:g} s and was given up"
                 future.set_exception(SampleTimeout(text))
         return again

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import log
 from ...batch import NOTHING_LEFT
 from ...error_context import described, map_in_words, raise_if_of_signal_handler, shortened, text_of, without_frames
 from ...errors import ArgumentError, BatchError, SampleReadError, SampleWarning, TooManyErrors
@@ -162,6 +163,7 @@ class Failures:
         without_frames(error)
         errors.append(error)
         done = "replaced" if self.policy.action == "replace" else "left out"
+        log.note("on_error=%r %s a sample: %s", self.policy.action, done, error)
         self._warn(f"on_error={self.policy.action!r} {done} a sample", error)
 
     def _record_retried(self, planned: PlannedBatch, failure: BaseException) -> None:
@@ -169,6 +171,7 @@ class Failures:
         error = _unblamed(planned, failure, MADE_AT_A_LATER_TRY)
         without_frames(error)
         self.epoch.accounting.note_retried(error)
+        log.note("a batch failed and was made again: %s", error)
         self._warn("a batch failed and was made again", error)
 
     def _warn(self, what: str, error: BatchError) -> None:

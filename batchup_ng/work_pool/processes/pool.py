@@ -13,7 +13,7 @@ import sys
 import weakref
 from typing import Any
 
-from ... import validation
+from ... import log, validation
 from ...errors import SharedMemoryWarning, WorkerWarning
 from ...graph.node import Node
 from ...memory.budget import BUDGET, Claim
@@ -104,6 +104,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         self._finalizer = weakref.finalize(self, self._dispatcher.abandon)
         self._finalizer.atexit = False
         _open.add(self._dispatcher)
+        log.note("a pool of %d worker processes was made, start_method=%r", self.processes, self._start_method)
 
     def submit(self, call: Call, how: Submission = ONCE) -> ProcessFuture:
         if not self._warned and (self._slots is None or self._slots.refused):

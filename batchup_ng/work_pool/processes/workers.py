@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ... import log
 from ...memory.leases import BufferPool
 from ...signals import leave_interrupts_to_others
 from .future import ProcessFuture
@@ -164,7 +165,9 @@ class Workers:
                     break
             try:
                 process = self.launcher.start()
+                log.note("a worker process (pid %d) was started in place of another: %s", process.pid, self.last_exit)
             except Exception as error:
+                log.note("no worker process can be started in place of another: %s", error)
                 with self._lock:
                     self._not_started(error)
                     self._starting = False

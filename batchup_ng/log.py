@@ -1,0 +1,20 @@
+"""Messages for the log of the program: the logger ``batchup_ng`` of the module ``logging``.
+
+The library does not import ``logging``, which takes some milliseconds. A program without it has no handler for them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+NAME = "batchup_ng"
+
+
+def note(message: str, *args: object) -> None:
+    """Log a message of level INFO, with arguments for its ``%`` placeholders.
+
+    Call it without a lock that a handler could want.
+    """
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger(NAME).info(message, *args)
