@@ -167,7 +167,7 @@ def test_a_worker_with_another_clock_ends_when_its_result_arrives(tmp_path: Path
     path = tmp_path / "epoch.json"
     with bu.trace(path) as traced:
         meter = batch_times.Meter("WorkerRayPool")
-        meter.add(2, (0, 0, 2, 10.0, 14.0, 12.0, 15.0, -1, (1e6, 1.0, 0.5, 7, {"f": 0.25})))
+        meter.add(2, (0, 0, 2, 10.0, 14.0, 12.0, 15.0, -1, (1e6, 1.0, 0.5, 0.25, 7, {"f": 0.25})))
         assert traced is not None
     (batch,) = (event for event in events(path) if event["name"] == "batch 0")
     assert (batch["tid"], batch["ts"], batch["dur"]) == (8, 3e6, 1e6)
