@@ -32,9 +32,11 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         callbacks = [keras.callbacks.BackupAndRestore("backup"), bu.KeepState(loader, "loader.json")]
         model.fit(to_keras(loader), epochs=90, shuffle=False, callbacks=callbacks)
 
-    After each epoch it writes the loader's state to the file, which a kill leaves whole. When ``fit`` begins, it moves
-    the loader to the first epoch of Keras, which ``BackupAndRestore`` or ``initial_epoch=`` sets. An unfinished epoch
-    begins again, as in Keras.
+    When ``fit`` begins and after each epoch it writes the loader's state to the file, which a kill leaves whole. When
+    ``fit`` begins, it moves the loader to the first epoch of Keras, which ``BackupAndRestore`` or ``initial_epoch=``
+    sets. Without the file, a loader at epoch 0 moves to the epoch of that number. A loader that you moved yourself
+    stays where it is: ``fit`` must begin with the same number, or with 0. An unfinished epoch begins again, as in
+    Keras.
 
     Args:
         loader: The loader whose ``to_keras(loader)`` the model trains on.
@@ -43,8 +45,9 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     Raises:
         ArgumentTypeError: `loader` is not a Loader.
-        ArgumentError: when ``fit`` begins: it trains on ``endless(loader)`` or with ``steps_per_epoch=``, or its first
-            epoch does not follow the epochs that the file counts.
+        ArgumentError: the folder of `path` does not exist. When ``fit`` begins: it trains on ``endless(loader)`` or
+            with ``steps_per_epoch=``, or its first epoch does not follow the epochs that the file counts, or without a
+            file those of the loader. After an epoch: ``fit`` trains on another loader.
         StateError: when ``fit`` begins: the file holds no such state, or that of another loader.
     """
 
@@ -57,8 +60,11 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             )
         self.loader = loader
         self.path = os.path.abspath(os.fspath(path))  # the program may go to another folder
+        if not os.path.isdir(folder := os.path.dirname(self.path)):
+            raise ArgumentError(f"path must be in a folder that exists, and {folder!r} is none; make it first")
         self.delete_checkpoint = validation.true_or_false("delete_checkpoint", delete_checkpoint)
-        self._loaded = False
+        self._placed = False  # whether the loader is at the epoch that belongs to that of Keras
+        self._begun = 0  # the loader's epoch under way
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Check that each epoch of ``fit`` is one epoch of the loader."""
@@ -76,9 +82,24 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """In the first epoch of the program, move the loader to the epoch that belongs to it."""
-        if not self._loaded and os.path.exists(self.path):
-            self._load(epoch)
-        self._loaded = True
+        if not self._placed:
+            if os.path.exists(self.path):
+                self._load(epoch)
+            else:
+                self._begin(epoch)
+        self._placed, self._begun = True, self.loader.epoch
+
+    def _begin(self, epoch: int) -> None:
+        """Move a loader without a file. Write the file now: a kill may come before the first epoch is counted here."""
+        at = self.loader.epoch
+        if at == 0:
+            self.loader.set_epoch(epoch)
+        elif epoch not in (0, at):
+            raise ArgumentError(
+                f"fit begins with epoch {epoch} and the loader with epoch {at}, and there is no file {self.path!r} "
+                f"that counts both; call loader.set_epoch({epoch}), or pass initial_epoch={at} or 0"
+            )
+        self._write(epoch)
 
     def _load(self, epoch: int) -> None:
         kept = read_state(self.path)
@@ -95,7 +116,16 @@ class KeepState(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write the state of the loader, which is at the beginning of its next epoch."""
-        write_state(self.path, {"epochs": epoch + 1, "loader": self.loader.state_dict()})
+        if self.loader.epoch == self._begun and not self.model.stop_training:  # a callback may end it in mid-epoch
+            raise ArgumentError(
+                f"fit must train on the loader of KeepState, which is at the beginning of its epoch {self._begun} "
+                f"after an epoch of fit; pass KeepState the loader of to_keras, and remove {self.path!r} if it is of "
+                f"this fit"
+            )
+        self._write(epoch + 1)
+
+    def _write(self, epochs: int) -> None:
+        write_state(self.path, {"epochs": epochs, "loader": self.loader.state_dict()})
 
     def on_train_end(self, logs: Any = None) -> None:
         """Delete the file, if that is wanted."""

@@ -378,14 +378,58 @@ def test_fit_twice_goes_on_with_the_loader(loader: bu.Loader, model: Any, seen: 
     assert seen[24:] == epochs(4)
 
 
+@pytest.mark.parametrize("start", [0, 2])
+def test_without_a_file_the_loader_begins_with_the_epoch_of_fit(
+    start: int, model: Any, seen: list[Any], tmp_path: Path
+) -> None:
+    with bu.Loader(SOURCE, SIZE, shuffle=7, pool="serial", start_epoch=start) as loader:
+        keep = KeepState(loader, tmp_path / "loader.json", delete_checkpoint=False)
+        model.fit(to_keras(loader), epochs=4, initial_epoch=2, callbacks=[keep], shuffle=False, verbose=0)
+        assert loader.epoch == 4
+    assert seen == epochs(2, 3)
+    kept = json.loads((tmp_path / "loader.json").read_text())
+    assert (kept["epochs"], kept["loader"]["epoch"]) == (4, 4)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_training_that_was_killed_at_the_end_of_its_first_epoch_goes_on(
+    place: int, seen: list[Any], tmp_path: Path
+) -> None:
+    trained(tmp_path, seen, place, (0, None))
+    seen.clear()
+    assert trained(tmp_path, seen)[0] == 6
+    assert seen == (epochs(3, 4, 5) if place == 0 else epochs(4, 5))  # whether Keras' own callback was before the kill
+
+
+class Stops(keras.callbacks.Callback):
+    """Ends `fit` after its first step, as ``TerminateOnNaN`` does."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.model.stop_training = True
+
+
+def test_another_loader_is_noticed_after_an_epoch(loader: bu.Loader, model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "loader.json"
+    with bu.Loader(SOURCE, SIZE, shuffle=8, pool="serial") as other, raises(ArgumentError):
+        model.fit(to_keras(loader), epochs=3, callbacks=[KeepState(other, path)], shuffle=False, verbose=0)
+    path.unlink()
+    model.fit(to_keras(loader), epochs=3, callbacks=[KeepState(loader, path), Stops()], shuffle=False, verbose=0)
+    assert not path.exists()
+
+
 def test_where_a_state_cannot_be_kept(loader: bu.Loader, model: Any, tmp_path: Path) -> None:
     with raises(ArgumentTypeError):
         KeepState([X], tmp_path)
+    with raises(ArgumentError):
+        KeepState(loader, tmp_path / "missing" / "loader.json")
     path = tmp_path / "loader.json"
     for data, steps in ((to_keras(loader), 4), (endless(loader), 4), (endless(loader), 6)):
         with raises(ArgumentError):
             model.fit(data, steps_per_epoch=steps, callbacks=[KeepState(loader, path)], shuffle=False, verbose=0)
     loader.set_epoch(1)
+    with raises(ArgumentError):
+        keep = KeepState(loader, path)
+        model.fit(to_keras(loader), epochs=3, initial_epoch=2, callbacks=[keep], shuffle=False, verbose=0)
     for text, kind in (("{}", bu.StateError), ('{"epochs": 0, "loader": {}}', bu.StateError)):
         path.write_text(text)
         with raises(kind):
