@@ -8,6 +8,7 @@ from .. import validation
 from ..graph.choice import ChoiceNode
 from ..graph.composite import CompositeNode
 from .planned import PlannedDataSource
+from .reader_facts import class_names, report
 from .source import AbstractDataSource, nodes_in
 
 
@@ -36,6 +37,9 @@ class CompositeDataSource(PlannedDataSource, node=CompositeNode):
         ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
     """
 
+    class_names = class_names
+    report = report
+
     @validation.known_names({})
     def __init__(
         self,
@@ -61,6 +65,9 @@ class ChoiceDataSource(PlannedDataSource, node=ChoiceNode):
         ArgumentError: there are no sources.
         ArgumentTypeError: an element is no data source, or `stratified` is not True or False.
     """
+
+    class_names = class_names
+    report = report
 
     @validation.known_names({})
     def __init__(self, datasets: Sequence[AbstractDataSource], stratified: bool = False) -> None:

@@ -103,12 +103,11 @@ class ArraysNode(RowsNode):
         if form is None:
             return None
         chosen = [place_in(form, name) for name in names]
-        kept = None if self.names is None else tuple([self.names[place] for place in chosen])
-        numbers = [self.numbers[place] for place in chosen]
-        places = {name: chosen.index(place) for name, place in (self.places or {}).items() if place in chosen}
-        data = [self.data[place] for place in chosen]
-        made = ArraysNode(data, kept, self.sampler, numbers=numbers, places=places)
-        made.report, made.labelled = self.report, self.labelled and self.labelled.moved(picked(form, names))
+        made = self.with_data([self.data[place] for place in chosen])
+        made.names = None if self.names is None else tuple([self.names[place] for place in chosen])
+        made.numbers = tuple([self.numbers[place] for place in chosen])
+        made.places = {name: chosen.index(place) for name, place in (self.places or {}).items() if place in chosen}
+        made.labelled = self.labelled and self.labelled.moved(picked(form, names))
         return made
 
     def classes(self) -> Classes | None:

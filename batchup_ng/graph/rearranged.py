@@ -229,6 +229,10 @@ class ZipNode(_JoinedNode):
             column = column + sum(map(len, before)) if all(isinstance(form, tuple) for form in before) else None
         return Classes(found.names, column)
 
+    def reader_report(self) -> Any:
+        found = [report for source in self.sources if (report := source.reader_report()) is not None]
+        return found[0] if found and all(report is found[0] for report in found) else None
+
     def only(self, names: Sequence[Any]) -> Node | None:
         form = self.form()
         if form is None:

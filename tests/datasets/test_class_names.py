@@ -151,6 +151,11 @@ DERIVED: dict[str, Callable[[Any], AbstractDataSource]] = {
     "of a pool": lambda source: bu.SerialPool().parallel_data_source(source),
     "mapped after a pool": lambda source: bu.SerialPool().parallel_data_source(source).map(first),
     "another column": lambda source: source.with_column(2 if type(source[0]) is tuple else "more", np.arange(6)),
+    "select": lambda source: source.select("image", "label"),
+    "drop": lambda source: source.drop("image"),
+    "cached": lambda source: source.select("label").cache(),
+    "composite": lambda source: bu.CompositeDataSource([source, source.subset([0]).select("image")]),
+    "choice": lambda source: bu.ChoiceDataSource([source.take(2), source.subset([3])]),
 }
 
 
@@ -162,7 +167,7 @@ def test_sources_keep_the_class_names_and_the_report_of_their_reader(
     source = reader(root, "one")
     made: Any = DERIVED[how](source)
     assert made.class_names == tuple(CLASSES["one"])
-    assert made.report is (None if how == "another column" else source.report)
+    assert made.report is source.report
     made.class_names, made.report = ("mine",), "mine"  # as programs did that kept them on their own
     assert (made.class_names, made.report) == (("mine",), "mine")
 
@@ -170,7 +175,9 @@ def test_sources_keep_the_class_names_and_the_report_of_their_reader(
 def test_class_names_go_with_the_labels(root: Path) -> None:
     names = tuple(CLASSES["one"])
     pairs, dicts = read(root, "one"), table(root, "one")
-    assert pairs.select("image").take(1).class_names == ()
+    assert pairs.select("image").class_names == pairs.select("image").take(1).class_names == ()
+    assert dicts.drop("label").class_names == ()
+    assert dicts.drop("label").report is dicts.report
     assert pairs.drop(0).take(1).class_names == pairs.select(1, 0).take(1).class_names == names
     assert pairs.select(1, 0).map(increased, on=0).class_names == ()
     assert pairs.select(1, 0).map(increased, on=1).class_names == names
@@ -188,7 +195,14 @@ def test_class_names_go_with_the_labels(root: Path) -> None:
     both = pairs.concat(pairs.take(1))
     assert both.take(1).select("label").class_names == names
     assert both.select("image").take(1).class_names == both.map(increased, on="label").class_names == ()
+    numbers = np.zeros(len(pairs), int)
+    for old in (pairs.rename({0: "image", 1: "old"}), dicts.rename({"label": "old"})):
+        assert old.class_names == old.with_column("more", numbers).class_names == names
+        for values in (numbers, lambda old: old + 10):  # it has labels of another kind
+            assert old.with_column("label", values).class_names == ()
+            assert old.with_column("label", values).drop("label").class_names == names
     other = read(root, "other")
+    assert bu.CompositeDataSource([pairs, other]).class_names == ()
     assert pairs.zip(other).class_names == ()  # of two kinds
     assert len(pairs.select("image").concat(other.select("image"))) == 12  # without labels
 
@@ -197,7 +211,7 @@ def test_sources_of_several_readers_have_no_report_and_their_common_class_names(
     one, again = read(root, "one"), read(root, "one")
     assert one.concat(again).report is None
     assert one.concat(again).class_names == tuple(CLASSES["one"])
-    assert one.zip(again).report is None
+    assert one.zip(again).report is bu.CompositeDataSource([one, again]).report is None
     assert bu.ArrayDataSource([np.arange(3)]).take(1).report is None
     assert bu.ArrayDataSource([np.arange(3)]).take(1).class_names == ()
     assert not hasattr(bu.ArrayDataSource([np.arange(3)]), "class_names")  # it has as many names as are allowed
