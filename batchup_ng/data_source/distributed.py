@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -63,15 +64,33 @@ def rank_from_jax() -> tuple[int, int] | None:
 
 def rank_from(environment: Mapping[str, str]) -> tuple[int, int]:
     """Return rank and number of processes from a launcher's variables, or (0, 1) if there are none."""
+    return _launched(environment)[1:]
+
+
+def known_group() -> tuple[str, int]:
+    """Return the name of the group of processes that ``shard="auto"`` finds, and the number of its processes.
+
+    Without a group, or with variables of a launcher that ``shard="auto"`` refuses, this is one process.
+    """
+    for name, found in (("torch.distributed", rank_from_torch()), ("jax.distributed", rank_from_jax())):
+        if found is not None:
+            return name, found[1]
+    with contextlib.suppress(ArgumentError):
+        launcher, _, world = _launched(os.environ)
+        return launcher, world
+    return "", 1
+
+
+def _launched(environment: Mapping[str, str]) -> tuple[str, int, int]:
     for launcher, rank_name, world_name in LAUNCHERS:
         rank, world = environment.get(rank_name), environment.get(world_name)
         if (rank is None and world is None) or (world is None and launcher == "SLURM"):
             continue
         numbers = [int(n) for n in (rank, world) if n is not None and n.isascii() and n.isdigit()]
         if len(numbers) == 2 and numbers[0] < numbers[1]:
-            return numbers[0], numbers[1]
+            return launcher, numbers[0], numbers[1]
         raise ArgumentError(
             f"shard is 'auto', and the environment of {launcher} has {rank_name}={rank!r} and {world_name}={world!r}, "
             f"which are no rank and number of processes; pass shard=(rank, world)"
         )
-    return 0, 1
+    return "", 0, 1

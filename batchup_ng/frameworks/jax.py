@@ -56,7 +56,7 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     Raises:
         ArgumentTypeError: `device` or `batches` is none of these.
         ArgumentError: in ``next``: the sharding does not fit the shape of an array. When an epoch of a loader begins:
-            ``jax.distributed`` has several processes, and the loader has no ``shard=``. With ``shard=None``, or an
+            ``shard="auto"`` would find several processes, and the loader has no ``shard=``. With ``shard=None``, or an
             iterator of a source that has no ``shard=``, a warning says once that each process gets all of the data.
 
     >>> import numpy as np, batchup_ng as bu

@@ -75,6 +75,8 @@ def to_keras(loader: Loader) -> Any:
     Raises:
         ArgumentTypeError: the source only streams, a generator draws its order, or an epoch has no end. For these,
             pass :func:`endless` to Keras.
+        ArgumentError: when Keras asks for a batch: ``shard="auto"`` would find several processes, and the loader has no
+            ``shard=``.
 
     >>> import numpy as np, batchup_ng as bu
     >>> x = np.arange(6.0)[:, None]
@@ -219,9 +221,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
     def _check_ranks(self) -> None:
         """Refuse ``auto_shard_dataset``: with it, Keras asks for every n-th batch only, and finishes no epoch."""
         distribution = keras.distribution.distribution()
-        if not getattr(distribution, "_is_multi_process", False):
-            return
-        if getattr(distribution, "auto_shard_dataset", False):
+        parts = getattr(distribution, "_is_multi_process", False)
+        if parts and getattr(distribution, "auto_shard_dataset", False):
             raise ArgumentError(
                 "auto_shard_dataset of the distribution is True, so that Keras asks each process for every n-th batch "
                 "and no epoch comes to its end; set distribution.auto_shard_dataset = False and make the loader with "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..data_source.distributed import known_group
 from ..data_source.epoch.iterator import BatchIterator
 from ..errors import ArgumentError
 from ..loader import Loader
@@ -19,21 +20,21 @@ WARNED_OF_RANKS = "ranks"
 
 
 class RankCheck:
-    """Checks batches against the group of processes that a framework knows.
+    """Checks batches against the group of processes that a framework knows; else, that ``shard="auto"`` finds.
 
     Args:
-        group: The name of the group, for messages.
+        group: The name of the framework's group, for messages.
         rank_and_world: Returns the rank of this process and the number of processes, or None without a group.
     """
 
     def __init__(self, group: str, rank_and_world: Callable[[], tuple[int, int] | None]) -> None:
-        self.group = group
+        self._group = group
         self._rank_and_world = rank_and_world
 
-    def world(self) -> int:
-        """Return the number of processes of the group; 1 without a group."""
-        found = self._rank_and_world()
-        return 1 if found is None else found[1]
+    def found(self) -> tuple[str, int]:
+        """Return the name of the group, and the number of its processes; 1 without a group."""
+        own = self._rank_and_world()
+        return known_group() if own is None else (self._group, own[1])
 
     def of_loader(self, loader: Loader) -> None:
         """Check that the epoch of `loader` that begins now is this process's part, or is meant to be all of the data.
@@ -43,15 +44,15 @@ class RankCheck:
         Raises:
             ArgumentError: the loader has no ``shard=``.
         """
-        world = self.world()
+        group, world = self.found()
         if world == 1 or loader.shard_world() > 1:
             return
         if not loader.shard_given:
             raise ArgumentError(
-                f"this loader has no shard=, so that each of the {world} processes of {self.group} would train on "
+                f"this loader has no shard=, so that each of the {world} processes of {group} would train on "
                 f"all of the data in the same order; make it with shard='auto', or with shard=None if that is meant"
             )
-        self._warn_once(loader._shared.warned, world)
+        _warn_once(loader._shared.warned, group, world)
 
     def of_iterator(self, iterator: Any) -> None:
         """Warn, once per source, if each process takes all batches of this iterator of the library.
@@ -59,17 +60,21 @@ class RankCheck:
         An iterator does not know whether ``shard=None`` was given. Nothing is known of iterators of other kinds.
         """
         marked = iterator if isinstance(iterator, BatchIterator) else getattr(iterator, "_marked", None)
-        if not isinstance(marked, BatchIterator) or marked.shard_world != 1 or (world := self.world()) == 1:
+        if not isinstance(marked, BatchIterator) or marked.shard_world != 1:
             return
-        self._warn_once(marked.warned, world, "pass shard='auto' to batch_iterator or epochs, unless that is meant")
-
-    def _warn_once(self, warned: set[str], world: int, remedy: str = "") -> None:
-        if WARNED_OF_RANKS not in warned:
-            warned.add(WARNED_OF_RANKS)
-            warn_of_all(world, self.group, remedy=remedy)
+        group, world = self.found()
+        if world > 1:
+            remedy = "pass shard='auto' to batch_iterator or epochs, unless that is meant"
+            _warn_once(marked.warned, group, world, remedy)
 
 
-def warn_of_all(world: int, group: str, unless: str = "", remedy: str = "") -> None:
+def _warn_once(warned: set[str], group: str, world: int, remedy: str = "") -> None:
+    if WARNED_OF_RANKS not in warned:
+        warned.add(WARNED_OF_RANKS)
+        warn_of_all(group, world, remedy=remedy)
+
+
+def warn_of_all(group: str, world: int, unless: str = "", remedy: str = "") -> None:
     """Warn that each process gets all of the data."""
     message = f"{unless}each of the {world} processes of {group} trains on all of the data"
     warn_consumer(f"{message}; {remedy}" if remedy else message, UserWarning)

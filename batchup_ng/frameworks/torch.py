@@ -59,7 +59,7 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
 
     Raises:
         ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several. When an epoch
-            of a loader begins: ``torch.distributed`` has several processes, and the loader has no ``shard=``.
+            of a loader begins: ``shard="auto"`` would find several processes, and the loader has no ``shard=``.
         ArgumentTypeError: `batches` is none of these, or `channels_first` is neither a bool nor such a list.
 
     In a program of several processes a loader needs ``shard=``, as for :func:`as_dataset`. With ``shard=None``, or an
@@ -104,7 +104,7 @@ def as_dataset(loader: Loader, device: Any = None, channels_first: Any = False, 
         device: As in :func:`to_torch`, like the other arguments.
 
     Raises:
-        ArgumentError: when an epoch begins: ``torch.distributed`` has several processes, and ``shard=`` of the loader
+        ArgumentError: when an epoch begins: ``shard="auto"`` would find several processes, and ``shard=`` of the loader
             does not fit. ``shard=None`` gives each process all of the data, with a warning.
     """
     if not isinstance(loader, Loader):

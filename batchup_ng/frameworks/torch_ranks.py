@@ -34,7 +34,7 @@ class TorchRanks(RankCheck):
         Raises:
             ArgumentError: the loader has no ``shard=``; or it has one and Accelerate reads it in one process for all.
         """
-        world = self.world()
+        world = self.found()[1]
         if world == 1 or not _is_dispatched(loader):
             super().of_loader(loader)
         elif loader.shard_world() > 1:
@@ -65,7 +65,7 @@ class SamplerCheck:
         Raises:
             ArgumentError: all processes would train on the same data.
         """
-        world = TORCH_RANKS.world()
+        group, world = TORCH_RANKS.found()
         samplers = _samplers(torch_loader)
         by_accelerate = any(type(sampler).__name__ == "BatchSamplerShard" for sampler in samplers)
         if world > 1 and prepared is None and by_accelerate and any(type(each) is RandomSampler for each in samplers):
@@ -76,22 +76,22 @@ class SamplerCheck:
         if world == 1 or any(_shares_out(sampler) for sampler in samplers):
             return
         if shard is None:
-            self._warn(world)
+            self._warn(group, world)
         elif all(type(sampler) in UNSHARDED_SAMPLERS for sampler in samplers):
             raise ArgumentError(
-                f"the sampler of this DataLoader gives each of the {world} processes of torch.distributed all of the "
+                f"the sampler of this DataLoader gives each of the {world} processes of {group} all of the "
                 f"data; make the DataLoader with sampler=DistributedSampler(dataset), or pass the one that "
                 f"accelerator.prepare returned, or shard=None if that is meant"
             )
         else:
             name = next(type(sampler).__name__ for sampler in samplers if type(sampler) not in UNSHARDED_SAMPLERS)
-            self._warn(world, f"unless {name} gives each its part, ")
+            self._warn(group, world, f"unless {name} gives each its part, ")
 
-    def _warn(self, world: int, unless: str = "") -> None:
+    def _warn(self, group: str, world: int, unless: str = "") -> None:
         if not self._warned:
             self._warned = True
             remedy = "pass shard=None if that is meant" if unless else ""
-            warn_of_all(world, TORCH_RANKS.group, unless, remedy)
+            warn_of_all(group, world, unless, remedy)
 
 
 def _is_dispatched(loader: Loader) -> bool:

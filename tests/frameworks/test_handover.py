@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.data_source.distributed import LAUNCHERS
 from batchup_ng.data_source.epoch.iterator_views import MappedIterator
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.frameworks.handover import converted, handed_over
+from batchup_ng.frameworks.ranks import RankCheck
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.messages import raises
+from tests.messages import raises, warns
 
 from .handover_helpers import SOURCE, AsNumPy, ahead, numbers
 
@@ -51,6 +53,44 @@ def test_a_source_that_a_pool_works_for_and_an_iterator() -> None:
         assert numbers(ahead(iter([(np.arange(3),)]))) == [0]
     with raises(ArgumentTypeError):
         handed_over(5, iter)
+
+
+def without_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, rank, world in LAUNCHERS:
+        monkeypatch.delenv(rank, raising=False)
+        monkeypatch.delenv(world, raising=False)
+
+
+@pytest.mark.parametrize(("launcher", "rank", "world"), LAUNCHERS)
+def test_ranks_of_a_launcher_are_refused_all_of_the_data_before_the_group_begins(
+    launcher: str, rank: str, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_launcher(monkeypatch)
+    found: list[tuple[int, int] | None] = [None]
+    check = RankCheck("a framework", lambda: found[0])
+
+    def read(batches: Any) -> list[int]:
+        return numbers(handed_over(batches, iter, check))
+
+    with bu.Loader(SOURCE, 10, pool="serial") as loader:
+        assert read(loader) == [0, 10, 20, 30]
+        monkeypatch.setenv(rank, "1")
+        monkeypatch.setenv(world, "2")
+        with raises(ArgumentError):
+            read(loader)
+        found[0] = 0, 1  # the framework has a group of one process
+        assert read(loader) == [0, 10, 20, 30]
+        found[0] = None
+        monkeypatch.setenv(rank, "2")  # what shard="auto" refuses is not what started this process
+        assert read(loader) == [0, 10, 20, 30]
+    monkeypatch.setenv(rank, "1")
+    with bu.Loader(SOURCE, 10, pool="serial", shard="auto") as loader:
+        assert read(loader) == [10, 30]
+    with bu.Loader(SOURCE, 10, pool="serial", shard=None) as loader, warns(UserWarning):
+        assert read(loader) == [0, 10, 20, 30]
+    fresh = bu.ArrayDataSource([np.arange(40)])  # a source is warned of once
+    with warns(UserWarning):
+        assert read(fresh.batch_iterator(10)) == [0, 10, 20, 30]
 
 
 @pytest.mark.parametrize("pool", ["serial", "threads"])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.memory.leases import BufferPool
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -152,6 +152,13 @@ def test_dtypes_stay_but_for_those_of_64_bits() -> None:
     assert [x.dtype for x in given] == [x.dtype for x in wide]
     (given,) = to_jax(iter([(jax.numpy.ones(3, "bfloat16").__array__(),)]))
     assert given[0].dtype == "bfloat16"
+
+
+def test_ranks_of_torchrun_are_refused_all_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with bu.Loader([np.arange(4)], 2, pool="serial") as loader, raises(ArgumentError):
+        iter(to_jax(loader))
 
 
 def test_a_device_that_is_none_is_told_at_once() -> None:

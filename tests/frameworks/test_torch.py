@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentError
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.frameworks.framework_contract import FrameworkContract
 from tests.frameworks.handover_helpers import port_for_later
@@ -304,6 +305,14 @@ def of_two_processes(program: str, *arguments: str, **environment: str) -> list[
         for program in programs:
             program.kill()
             program.communicate()
+
+
+@pytest.mark.parametrize("adapter", [to_torch, as_dataset])
+def test_ranks_of_torchrun_are_refused_all_of_the_data(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with bu.Loader([np.arange(4)], 2, pool="serial") as loader, raises(ArgumentError):
+        iter(adapter(loader))
 
 
 @pytest.fixture(scope="module")

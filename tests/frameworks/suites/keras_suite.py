@@ -568,6 +568,13 @@ def test_keras_does_not_shard_what_the_loader_shards(
         to_keras(told)[0]
 
 
+def test_ranks_of_torchrun_are_refused_all_of_the_data(loader: bu.Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with raises(ArgumentError):
+        to_keras(loader)[0]
+
+
 # -- endless -------------------------------------------------------------------------------------------------------
 
 
