@@ -228,14 +228,61 @@ def test_a_fork_makes_a_pool_of_its_own() -> None:
             try:
                 with bu.Loader([X], 16, pool="threads") as childs:
                     right = batches(childs) == ORDERED
-                with raises(bu.PoolClosed):
-                    batches(parents)
+                right = right and batches(parents) == ORDERED
                 parents.close()
                 code = 0 if right else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert batches(parents) == ORDERED
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+def test_a_loader_goes_on_in_a_fork(kind: str) -> None:
+    with bu.Loader([X], 16, shuffle=1, pool="serial") as alone:
+        expected = [batches(alone) for _ in range(4)]
+    with (
+        bu.Loader([X], 16, shuffle=1, pool=kind, workers=None if kind == "serial" else 1) as loader,
+        bu.Loader([X], 16, shuffle=1, pool=loader) as borrower,
+    ):
+        assert batches(loader) == batches(borrower) == expected[0]
+        iterator = iter(loader)
+        first, state = next(iterator)[0].tolist(), loader.state_dict()
+        asked_later = iter(borrower)
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                with raises(bu.PoolClosed):
+                    next(iterator)
+                with raises(bu.PoolClosed):
+                    next(asked_later)
+                assert (loader.epoch, loader.state_dict()) == (1, state)
+                assert batches(loader) == expected[2]
+                assert batches(borrower) == expected[1]
+                assert loader.batch(0, 3)[0].tolist() == expected[3][0]
+                loader.load_state_dict(state)
+                assert [first, *batches(loader)] == expected[1]
+                loader.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert [first, *[x.tolist() for (x,) in iterator]] == expected[1]
+        assert [x.tolist() for (x,) in asked_later] == expected[1]
+
+
+def test_a_fork_cannot_use_a_pool_of_the_program() -> None:
+    with bu.WorkerThreadPool(1) as pool, bu.Loader([X], 16, pool=pool) as loader:
+        batches(loader)
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                with raises(bu.PoolClosed):
+                    batches(loader)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_threads_that_make_and_close_loaders_at_once_get_whole_epochs() -> None:

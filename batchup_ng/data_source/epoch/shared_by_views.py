@@ -3,11 +3,15 @@
 A :class:`SharedByViews` owns the pool, the series of epochs and the epoch under way. It moves from one epoch to the
 next by single assignments. An exception from a signal handler between two of them leaves an epoch whole: the epoch
 under way, or an epoch that has not begun.
+
+A fork of the process has no workers of the pools of loaders. There a loader makes its pool anew, and a pool of the user
+is of no use. An epoch under way stays, for its state, and raises ``PoolClosed`` for the next batch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import weakref
 from typing import Any
@@ -22,7 +26,7 @@ CLOSED_POOL_KIND = "closed"
 """The kind of the pool of a closed loader."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class SharedByViews:
     """The part of a loader that all its views share."""
 
@@ -49,6 +53,11 @@ class SharedByViews:
     # Held while the pool starts or a batch is planned by number; several threads may request either at once.
     lock: Any = dataclasses.field(default_factory=threading.RLock)
 
+    of_parent: Any = None  # after a fork: the pool of the parent process, and what uses it
+
+    def __post_init__(self) -> None:
+        _of_this_process.add(self)
+
     def upcoming(self) -> tuple[int, Any]:
         """Return the number of the next iteration's epoch, and its state if it resumes in its middle.
 
@@ -64,6 +73,20 @@ class SharedByViews:
         self.next, self.pending, self.order_blocks = number, pending, order_blocks
         self.iterator = self.inner = self.series = self.plan = None
         return left
+
+    def leave_to_parent(self) -> None:
+        """In a fork: give up the pool of the parent process. The next epoch starts another."""
+        if not self.lock._is_owned():  # another thread may have held it
+            self.lock._at_fork_reinit()
+        owner = self
+        while owner.lender is not None:
+            owner = owner.lender._shared
+        if self.pool is None or owner.kind in ("", CLOSED_POOL_KIND):
+            return
+        self.of_parent = self.pool, self.pool_node, self.series, self.inner, self.iterator  # ended by no finalizer here
+        self.pool = self.pool_node = self.series = None
+        if self.inner is not None and self.inner.untouched:
+            self.inner = self.iterator = None
 
     def in_words(self, epoch: int) -> list[str]:
         """Return facts for the ``repr`` of a loader in epoch `epoch`."""
@@ -88,6 +111,18 @@ class SharedByViews:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.RLock(), beside=weakref.WeakSet())
+        _of_this_process.add(self)
+
+
+_of_this_process: weakref.WeakSet[SharedByViews] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for shared in _of_this_process:
+        shared.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def end(left: tuple[Any, Any], by: str) -> None:
