@@ -56,18 +56,17 @@ def new_figure(width: int, height: int) -> Any:
     return figure
 
 
-def write_figure(figure: Any, file: Any, kind: str) -> None:
-    """Write a figure to a path or an open file, in a format such as ``"png"``. Settings of the program do not count."""
+def file_of(figure: Any, kind: str) -> bytes:
+    """Return the content of a file of the figure, in a format such as ``"png"``. Settings of the program do not count.
+
+    Raises:
+        ValueError: matplotlib does not know the format.
+    """
+    made = io.BytesIO()
     whole = {"dpi": DPI, "facecolor": "white", "transparent": False, "bbox_inches": figure.bbox_inches}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # of a file name in another script
-        figure.savefig(file, format=kind, **whole)
-
-
-def png_of(figure: Any) -> bytes:
-    """Return the figure as a PNG file."""
-    made = io.BytesIO()
-    write_figure(figure, made, "png")
+        figure.savefig(made, format=kind, **whole)
     return made.getvalue()
 
 

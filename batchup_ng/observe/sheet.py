@@ -18,6 +18,7 @@ from ..augment.boxes import BOX_FORMATS
 from ..columns import column_names
 from ..data_source.batch_sizes import checked_batch_size
 from ..data_source.epoch.opening import prepare
+from ..data_source.epoch.state_file import replace_bytes
 from ..data_source.epoch_options import EPOCH_0, SHUFFLE_BLOCKS, draws_seed, epoch_options, without_blocks
 from ..data_source.looking import key_in_order
 from ..display import counted
@@ -27,7 +28,7 @@ from ..loader import Loader
 from ..private_apis import GLOBAL_RNG
 from ..randomness import numpy_rng
 from ..sampling.plans.epoch import PlannedBatch
-from .drawing import CHAR, DPI, GREY, LINE, MOST_PIXELS, Canvas, png_of, write_figure
+from .drawing import CHAR, DPI, GREY, LINE, MOST_PIXELS, Canvas, file_of
 from .panels import Options, Panel, check_columns, panels_of
 from .samples import Sample, Stage, read_epoch, read_planned, source_or_batch
 from .values import file_in_words, shortened
@@ -54,16 +55,15 @@ class ContactSheet:
         """Write the picture to a file, in the format that the ending of its name says: ``.png``, ``.pdf``, ``.svg``.
 
         Raises:
-            OSError: the file cannot be written.
-            ValueError: matplotlib does not know the ending; the file is empty then.
+            OSError: the file cannot be written. A file that was there is unchanged.
+            ValueError: matplotlib does not know the ending.
         """
         where = validation.path_text("path", path)
         kind = os.path.splitext(where)[1].lower().removeprefix(".") or "png"
-        with open(where, "wb") as file:
-            write_figure(self.figure, file, kind)
+        replace_bytes(where, file_of(self.figure, kind))
 
     def _repr_png_(self) -> bytes:
-        return png_of(self.figure)
+        return file_of(self.figure, "png")
 
     def __repr__(self) -> str:
         width, height = (self.figure.get_size_inches() * DPI).round().astype(int).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -241,6 +242,24 @@ def test_files_have_the_formats_of_their_endings(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "sheet.svg").read_text()
     with pytest.raises(FileNotFoundError):
         sheet.save(tmp_path / "no folder" / "sheet.png")
+
+
+def test_a_file_that_cannot_be_written_keeps_the_picture_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.png"
+    sheet = bu.show([squares()], 2, path=path)
+    old = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as on a full disk
+        with raises(OSError) as caught:
+            sheet.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.filename == os.path.realpath(path)
+    with raises(ValueError):
+        sheet.save(tmp_path / "sheet.jbig")
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["sheet.png"]
 
 
 def test_settings_of_the_program_change_no_pixel() -> None:

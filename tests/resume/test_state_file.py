@@ -74,8 +74,12 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with raises(OSError):
+        with raises(OSError) as caught:
             write_state(path, {"new": 2})
+    assert caught.value.filename == os.path.realpath(path)
+    with pytest.raises(FileNotFoundError) as missing:
+        write_state(tmp_path / "missing" / "state.json", {"new": 2})
+    assert missing.value.filename == os.path.realpath(tmp_path / "missing" / "state.json")
     assert read_state(path) == {"old": 1}
     assert names(tmp_path) == ["state.json"]
 

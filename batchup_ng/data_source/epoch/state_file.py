@@ -29,7 +29,8 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     Links are followed. An existing file keeps its permissions. A new file gets them from the umask.
 
     Raises:
-        OSError: the file cannot be written, or the path is no plain file. The file is unchanged.
+        OSError: the file cannot be written, or the path is no plain file; its ``filename`` is the file. The file is
+            unchanged.
         StateError: the state is larger than :func:`read_state` accepts. The file is unchanged.
     """
     text = json.dumps(state, allow_nan=False, indent=1)  # of ASCII characters
@@ -46,12 +47,23 @@ def replace_text(path: str | os.PathLike[str], text: str) -> None:
 
     It is UTF-8. Lone surrogates, which file names may contain, are written unchanged.
     """
+    replace_bytes(path, text.encode("utf-8", "surrogatepass"))
+
+
+def replace_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write `content` to a file as :func:`write_state` does: the file has either its old content or all of this."""
     # An exception from a signal handler would leave the temporary file, or look like the error of a missing file.
     with InterruptsHeld():
-        _replace_text(os.path.realpath(path), text)
+        target = os.path.realpath(path)
+        try:
+            _replace(target, content)
+        except OSError as error:  # of a full disk, it names no file; of a missing folder, the temporary file
+            error.filename = target
+            del error.filename2  # of a rename; None would be printed
+            raise
 
 
-def _replace_text(target: str, text: str) -> None:
+def _replace(target: str, content: bytes) -> None:
     if os.path.lexists(target) and not os.path.isfile(target):  # also a link that leads to itself
         raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
@@ -61,7 +73,7 @@ def _replace_text(target: str, text: str) -> None:
         with os.fdopen(handle, "wb") as file:  # closed before the rename: an error in close keeps the old file
             with unless_of_signal_handler(OSError):  # no old file, or a file system without permissions
                 os.chmod(beside, stat.S_IMODE(os.stat(target).st_mode))
-            file.write(text.encode("utf-8", "surrogatepass"))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
