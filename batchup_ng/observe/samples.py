@@ -166,13 +166,13 @@ def refuse_used_up(node: Node) -> None:
 
 
 def with_copied_maps(node: Node) -> Node:
-    """Return a node like this one whose maps are copies, down to where several nodes are joined.
-
-    A function that cannot be pickled stays.
-    """
-    if not isinstance(node, (WrapperNode, SubsetNode)):
+    """Return a node like this one whose maps are copies. A function that cannot be pickled stays."""
+    if not (children := node.children()):
         return node
-    made: Any = node.with_children([with_copied_maps(node.source)])
+    try:
+        made: Any = node.with_children([with_copied_maps(child) for child in children])
+    except ArgumentTypeError:  # a source of the user's over others
+        return node
     if isinstance(node, MapNode):
         with contextlib.suppress(Exception):
             made.fn = load_result(dumps(node.fn))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..data_source.faces import shown
 from ..data_source.source import AbstractDataSource
 from ..data_statistics.column import ColumnStatistics, column_statistics
 from ..data_statistics.compute import checked_pool, merged_parts
@@ -24,7 +25,7 @@ from ..randomness.numpy_rng import globals_kept
 from ..sampling.standard import StandardSampler
 from .columns import ColumnPart, ColumnParts
 from .panels import LABEL, LABELS
-from .samples import refuse_used_up, source_or_batch
+from .samples import refuse_used_up, source_or_batch, with_copied_maps
 from .values import number_in_words, numbered, shortened
 
 SEED = 0
@@ -148,8 +149,8 @@ def summary(
     """Return a table of the columns of a source: dtypes, shapes, ranges, missing values, common values, lengths.
 
     It takes columns of any kind. Ranges and means are over all values of a column, and as exact as in
-    :func:`batchup_ng.statistics`. NumPy's global state stays as it is. Random maps draw the numbers of an epoch 0. An
-    exception of a sample is raised, as in an epoch.
+    :func:`batchup_ng.statistics`. NumPy's global state stays as it is. Copies of the functions of maps are called, if
+    they can be pickled. Random maps draw the numbers of an epoch 0. An exception of a sample is raised, as in an epoch.
 
     Args:
         data: A source, any data that a :class:`~batchup_ng.Loader` takes, or a batch.
@@ -170,7 +171,7 @@ def summary(
     age     float64  ()     1        20   30    40
     tag     str             0                        1 to 2, mean 1.333  a: 2, bc: 1
     """
-    source = source_or_batch(data)
+    source = _with_copied_maps(source_or_batch(data))
     wanted = None if samples is None else validation.positive_int("samples", samples)
     pool, batch_size = checked_pool(pool), validation.positive_int("batch_size", batch_size)
     shown = progress_of(progress, "summary", " batches")
@@ -188,6 +189,12 @@ def summary(
     classes = source.node.classes()
     columns = [_summed_up(name, found, classes) for name, found in merged.items()]
     return Summary(columns, max(found.n for found in merged.values()), total, drawn)
+
+
+def _with_copied_maps(source: AbstractDataSource) -> AbstractDataSource:
+    node = source.node
+    copied = with_copied_maps(node)
+    return source if copied is node else shown(copied)
 
 
 def _some(source: AbstractDataSource, n: int | None, total: float | None) -> tuple[Any, bool]:

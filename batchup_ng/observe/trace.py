@@ -32,6 +32,10 @@ Event = dict[str, Any]
 class trace:  # used like a function, as is `contextlib.suppress`
     """Record the batches of all loaders while the block runs, and write them to a file for Perfetto or Chrome.
 
+    Batches of sources over a pool (``pool.parallel_data_source``) are recorded, too. Those of a ``batch_iterator``
+    without a pool, of sources that only stream, of ``pool.prefetch`` and with ``measure=False`` are not. A warning says
+    if there were no others.
+
     Open the file at ``https://ui.perfetto.dev`` or at ``chrome://tracing``. Each loader is a process of the trace. The
     first lane is the training loop: ``wait`` in ``next`` and ``step`` between batches. Each worker has a lane with the
     batches that it made: ``read``, then the maps by name, then ``packing`` of a worker process. The parts of a batch
@@ -74,6 +78,12 @@ class trace:  # used like a function, as is `contextlib.suppress`
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         batch_times.listeners = tuple(each for each in batch_times.listeners if each != self._note)
         self.save()
+        if not self._records and kind is None:
+            warn_consumer(
+                "the trace has no batch, for none came from a Loader or from a source over a pool in its block; loops "
+                "over a batch_iterator without a pool, over pool.prefetch and with measure=False are not recorded",
+                UserWarning,
+            )
         if self._missed:
             warn_consumer(
                 f"the trace has the first {self._most} of {self._most + self._missed} batches; pass a larger most=, or "

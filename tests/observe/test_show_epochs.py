@@ -163,6 +163,10 @@ def test_maps_keep_their_own_state() -> None:
 
     state = rng.bit_generator.state
     bu.show(bu.ArrayDataSource([np.arange(9)]).map(drawn).subset([4, 5]), 2, stages=True)
+    mapped = bu.ArrayDataSource([np.arange(9)]).map(drawn)
+    viewed = mapped.views(2, lambda x, rng: drawn(x)[0], on=0)
+    for data in (mapped.concat(mapped), mapped.zip(mapped), viewed, bu.CompositeDataSource([mapped])):
+        assert len(bu.show(data, 2).names) == 2
     assert (calls, counts.sum(), rng.bit_generator.state) == ([], 0, state)
     lock = threading.Lock()  # which cannot be pickled, nor the function
     assert len(bu.show(bu.ArrayDataSource([np.arange(9)]).map(lambda x: (x + lock.locked(),)), 3).names) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,24 @@ def test_images_of_folders_have_class_names(tmp_path: Path) -> None:
     assert "1 ('dog\\x1b[31m'): 3, 0 (<b>cat): 2" in repr(found)
     assert "0 (&lt;b&gt;cat)" in found._repr_html_()
     assert "\x1b" not in repr(found) + found._repr_html_()
+
+
+def test_maps_keep_their_own_state(pools: Any) -> None:
+    rng, calls = np.random.default_rng(3), []
+
+    def drawn(x: np.ndarray) -> np.ndarray:
+        calls.append(len(x))
+        return x + rng.random(len(x))
+
+    state = rng.bit_generator.state
+    mapped = bu.ArrayDataSource({"x": np.arange(9)}).map(drawn, on="x")
+    for data in (mapped, mapped.subset([4, 5]), mapped.concat(mapped)):
+        for pool in (None, pools[0]):
+            assert bu.summary(data, 2, pool=pool)["x"].shape == ()
+    assert (calls, rng.bit_generator.state) == ([], state)
+    lock = threading.Lock()  # which cannot be pickled, nor the function
+    unsent = bu.ArrayDataSource({"x": np.arange(9)}).map(lambda x: x + lock.locked(), on="x")
+    assert bu.summary(unsent)["x"].max == 8
 
 
 def test_names_are_escaped() -> None:

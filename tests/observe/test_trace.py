@@ -129,9 +129,11 @@ def test_an_error_in_the_loop_leaves_the_trace_of_what_came_before(tmp_path: Pat
 
 
 def test_a_trace_without_batches_is_a_file_too(tmp_path: Path) -> None:
-    with bu.trace(str(tmp_path / "none.json")):
-        pass
+    with warns(UserWarning), bu.trace(str(tmp_path / "none.json")):
+        assert len(list(source().batch_iterator(SIZE))) == -(-N // SIZE)
     assert events(tmp_path / "none.json") == []
+    with pytest.raises(ZeroDivisionError), bu.trace(tmp_path / "none.json"):
+        print(1 / 0)  # the error says why
 
 
 def test_more_batches_than_may_be_held_are_told_of(tmp_path: Path) -> None:
