@@ -260,10 +260,12 @@ class Loader:
         copied._checks = (*self._checks, check) if check is not None else self._checks
         return copied
 
+    @validation.known_names({})
     def batch(self, number: int, epoch: int | None = None) -> Any:
         """Return batch `number` of an epoch, by default of the one under way: see :meth:`batches`."""
         return next(self.batches([number], epoch))
 
+    @validation.known_names({})
     def batches(self, numbers: Iterable[int], epoch: int | None = None) -> Any:
         """Return an iterator of the batches with these numbers in an epoch, in this order, made ahead.
 
@@ -284,16 +286,15 @@ class Loader:
             if self._shared.plan is None or self._shared.plan.epoch != options.epoch:
                 self._shared.plan = epoch_plan(self._with_plan(), options)
             plan = self._shared.plan
-        wanted = [validation.integer("number", number) for number in numbers]
+        asked = [validation.integer("number", number) for number in numbers]
 
         def planned() -> Iterator[PlannedBatch]:
-            for number in wanted:
+            for number in asked:
                 with self._shared.lock:
                     batch = plan[number]
                 yield batch
 
-        n, accounting = len(wanted), OutOfOrder()
-        some = Epoch(node, options, options, plan, requested=planned(), n_requested=n, accounting=accounting)
+        some = Epoch(node, options, options, plan, requested=planned(), n_requested=len(asked), accounting=OutOfOrder())
         iterator = BatchIterator(some, start(some))
         self._shared.beside.add(iterator)
         return self._viewed(iterator)
@@ -335,8 +336,7 @@ class Loader:
         return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": epoch_state}
 
     def load_state_dict(self, state: Any) -> None:
-        """Continue from the place of `state` in the next iteration, in the middle of its epoch. If `state` is from the
-        end of an epoch, begin the next epoch.
+        """Continue from the place of `state` in the next iteration, or with the next epoch if it is from an end.
 
         Raises:
             StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.

@@ -98,3 +98,16 @@ def test_options_of_scikit_learns_split_have_names_here() -> None:
 def test_an_option_that_has_another_name_elsewhere_is_refused_with_the_right_one(call: Any) -> None:
     with raises(ArgumentTypeError):
         call()
+
+
+def test_a_misspelt_option_of_a_method_of_a_pool_or_loader_is_refused_by_name() -> None:
+    with bu.SerialPool() as pool, bu.Loader([np.arange(3)], 2, pool="serial") as loader:
+        made: Any = loader
+        for call in (
+            lambda: pool.work_stream(iter([]), task_bufer_size=2),  # type: ignore[call-arg]
+            lambda: made.batch(0, epohc=1),
+            lambda: made.batches([0], epohc=1),
+        ):
+            with raises(ArgumentTypeError):
+                call()
+        assert made.batch(0, epoch=1)[0].tolist() == next(made.batches(numbers=[0], epoch=0))[0].tolist() == [0, 1]

@@ -60,6 +60,7 @@ class AbstractWorkerPool(Pool):
     ``with``. If the program drops a pool without closing it, the pool ends when the garbage collector finds it.
     """
 
+    @validation.known_names({})
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
         """Return a stream of the results of tasks, in order. It starts to fill its buffer now.
 
