@@ -23,7 +23,8 @@ def source_of(data: Any, with_pool: tuple[type, ...]) -> AbstractDataSource:
         raise ArgumentTypeError(f"data must be arrays or a data set, not {data!r:.80}")
     if isinstance(data, with_pool):
         raise ArgumentTypeError(
-            "data must be what a pool is to work for, and this has one already; pass the source, and the pool as pool="
+            f"data must be what a pool is to work for, and this {type(data).__name__} has one already; pass the "
+            f"source, and the pool, or the loader, as pool="
         )
     if isinstance(data, AbstractDataSource):
         return data

@@ -113,6 +113,8 @@ def statistics(
     >>> stats["age"].std, stats["label"].class_counts.tolist()
     (10.0, [1, 2])
     """
+    if hasattr(data, LENDS):
+        raise ArgumentTypeError("data must be a source, and is a loader; pass its source, and the loader as pool=")
     source = source_of(data, (WithConsumerMaps,))
     if axis is not None:
         validation.one_of("axis", axis, ("channels", "elements", "all"))

@@ -253,6 +253,8 @@ def test_what_has_no_statistics_is_refused() -> None:
         bu.statistics(data, axis="rows")
     with raises(bu.ArgumentTypeError):
         bu.statistics(data, pool=3)
+    with bu.Loader(data, 2, pool="serial") as loader, raises(bu.ArgumentTypeError):
+        bu.statistics(loader)
     with raises(bu.ArgumentError):
         bu.statistics(data, pool="auto")
     with raises(bu.ArgumentError):
