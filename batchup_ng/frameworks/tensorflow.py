@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import validation
 from ..batch import map_leaves
+from ..error_context import unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from .ahead import AheadIterator
@@ -100,8 +101,9 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
         batches: A :class:`~batchup_ng.Loader`, or anything else to iterate over, once or for each epoch. A loader from
             ``loader.map`` or :func:`~batchup_ng.watch` keeps their effect.
         signature: The ``tf.TensorSpec`` of a batch, nested like the batch. The default fits the first two batches, or
-            the first alone if batches come in their order only. Sizes that differ become None. The batch size becomes
-            None too, unless a loader has ``drop_last=True`` and leaves out no bad samples.
+            the first alone if batches come in their order only. Sizes that differ become None, and those that are None
+            in ``columns`` of a loader's source, such as the lengths of padded rows. The batch size becomes None too,
+            unless a loader has ``drop_last=True`` and leaves out no bad samples.
         prefetch: How many batches ``tf.data`` holds ready in addition to the loader. States of the loader count these
             as handed out; with 0, states count the batches that you received.
 
@@ -124,7 +126,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
         )
     begun: list[Iterator[Any]] = []  # the first iterator, if a look at a batch had to begin it
     if signature is None:
-        signature = _signature(_looked_at(batches, begun), _all_whole(batches))
+        signature = _with_open_axes(_signature(_looked_at(batches, begun), _all_whole(batches)), _columns(batches))
 
     def generate() -> Iterator[Any]:
         return map(_structure, begun.pop() if begun else iter(batches))
@@ -188,6 +190,34 @@ def _spec(leaves: Any, all_whole: bool) -> Any:
         shape[0] = None
     dtype = arrays[0].dtype
     return tf.TensorSpec(shape, tf.string if dtype.kind in "SUO" else tf.as_dtype(dtype))
+
+
+def _columns(batches: Any) -> Any:
+    """Return the columns of the source of a loader whose batches no view changes; None if they are not known."""
+    if isinstance(batches, Loader) and not batches._views:
+        with unless_of_signal_handler():
+            return batches._shared.source.columns
+    return None
+
+
+def _with_open_axes(spec: Any, column: Any) -> Any:
+    """Return specs like `spec` with None for each axis, but for the first, whose size `column` leaves open."""
+    if isinstance(spec, dict):
+        return {name: _with_open_axes(part, _part_of(column, name)) for name, part in spec.items()}
+    if isinstance(spec, tuple):
+        return tuple([_with_open_axes(part, _part_of(column, place)) for place, part in enumerate(spec)])
+    known = getattr(column, "shape", None)
+    if known is None or len(known) != spec.shape.rank:
+        return spec
+    further = [None if size is None else own for own, size in zip(spec.shape[1:], known[1:], strict=True)]
+    return tf.TensorSpec([*spec.shape[:1], *further], spec.dtype)
+
+
+def _part_of(columns: Any, key: Any) -> Any:
+    """Return a part of the structure of columns, or None."""
+    if isinstance(columns, Mapping):
+        return columns.get(key)
+    return columns[key] if type(columns) is tuple and key in range(len(columns)) else None
 
 
 def _all_whole(batches: Any) -> bool:

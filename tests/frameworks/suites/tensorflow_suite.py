@@ -98,6 +98,22 @@ def test_what_cannot_be_elements_of_one_dataset(pools: list[AbstractWorkerPool])
         to_tf_dataset(iter([]))
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_axes_that_are_known_to_differ_are_none_though_the_first_batches_are_alike(mapped: bool) -> None:
+    data = {"ids": [[1] * (1 + (row >= 2 * SIZE)) for row in range(4 * SIZE)], "x": np.zeros((4 * SIZE, 3, 2))}
+    source: Any = bu.ArrayDataSource(data).pad("ids")
+    if mapped:
+        source = source.map(lambda ids, x: {"x": {"in": (ids, x)}})
+    with bu.Loader(source, SIZE, pool="serial", drop_last=True) as loader:
+        dataset = to_tf_dataset(loader)
+        ids, x = dataset.element_spec["x"]["in"] if mapped else dataset.element_spec.values()
+        assert (tuple(ids.shape), tuple(x.shape)) == ((SIZE, None), (SIZE, 3, 2))
+        found = [batch["x"]["in"][0] if mapped else batch["ids"] for batch in dataset]
+        assert [each.shape[1] for each in found] == [1, 1, 2, 2]
+        changed = to_tf_dataset(loader.map(lambda **batch: np.zeros((SIZE, 5)))).element_spec
+        assert tuple(changed.shape) == (SIZE, 5)
+
+
 def test_a_signature_of_ones_own(pools: list[AbstractWorkerPool]) -> None:
     with bu.Loader([VECTORS], SIZE, pool=pools[0]) as loader:
         dataset = to_tf_dataset(loader, signature=(tf.TensorSpec([None, 5], tf.float64),))
