@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, MapResultError
 from .memory.leases import Buffers
 from .tensors import is_any_tensor
 
@@ -126,12 +126,13 @@ def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffer
     if any(not isinstance(part, np.ndarray) for part in parts):
         if all(map(is_any_tensor, parts)):
             return _scattered_tensors(parts, offsets, n)
+        _check_lists(parts)
         samples: list[Any] = [None] * n
         for part, places in zip(parts, offsets, strict=True):
             for place, sample in zip(places, part, strict=True):
                 samples[place] = sample
         return samples
-    shapes, dtypes = {array.shape[1:] for array in parts}, {array.dtype.newbyteorder("=") for array in parts}
+    shapes, dtypes = {array.shape[1:] for array in parts}, {_native(array.dtype) for array in parts}
     if len(shapes) > 1 or len(dtypes) > 1:
         _check_one(shapes, dtypes)
     out = buffers.empty((n, *shapes.pop()), np.result_type(*dtypes))
@@ -149,16 +150,71 @@ def _scattered_tensors(parts: Sequence[Any], offsets: Sequence[np.ndarray], n: i
     return out
 
 
+def kind_of_samples(column: Any) -> tuple[Any, int] | None:
+    """Return the dtype and the number of axes of the samples of a list, array or tensor.
+
+    Return None unless the samples are arrays or tensors of one kind. Samples without values may have any dtype.
+
+    >>> kind_of_samples([np.zeros(3), np.zeros(2), np.zeros(0, int)]), kind_of_samples(["a", "b"])
+    ((dtype('float64'), 1), None)
+    """
+    if not isinstance(column, list):
+        return None if 0 in column.shape else (_native(column.dtype), len(column.shape) - 1)
+    found: set[tuple[Any, int]] = set()
+    for sample in column:
+        shape = getattr(sample, "shape", None)
+        if shape is None:
+            return None
+        if 0 not in shape:
+            found.add((sample.dtype, len(shape)))
+    kinds = {(_native(dtype), axes) for dtype, axes in found}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _native(dtype: Any) -> Any:
+    return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
+
+
+def _check_lists(parts: Sequence[Any]) -> None:
+    """Refuse lists of arrays that differ in dtype or rank, and arrays of single values beside lists.
+
+    A map of samples gives an array for some batches and a list for others, so that an array of arrays may stand
+    beside a list of arrays.
+    """
+    lists = [part for part in parts if isinstance(part, list)]
+    for part in parts if lists else ():
+        if not isinstance(part, list) and (
+            len(part.shape) < 2 or any(len(one) and not hasattr(one[0], "shape") for one in lists)
+        ):
+            raise MapResultError(
+                f"the sources that were joined give a list and an array of {part.dtype} for one column; let both give "
+                f"arrays, by pad(...) for sequences, or map(fn, on=...)"
+            )
+    kinds = list(dict.fromkeys(kind for part in parts if (kind := kind_of_samples(part)) is not None))
+    for dtype, axes in kinds[1:]:
+        first, first_axes = kinds[0]
+        if (dtype != first and not as_text(first, dtype)) or axes != first_axes:
+            raise MapResultError(
+                f"the sources that were joined have samples of {_kind_words(*kinds[0])} and of "
+                f"{_kind_words(dtype, axes)}, so that batches would change from one to the next; map them to one, as "
+                f"by [x.astype(...) for x in column]"
+            )
+
+
+def _kind_words(dtype: Any, axes: int) -> str:
+    return f"{dtype} with {axes} {'axis' if axes == 1 else 'axes'}"
+
+
 def _check_one(shapes: Collection[Any], dtypes: Collection[Any]) -> None:
     """Refuse arrays of several parts whose samples differ in shape or dtype. Texts may differ in length."""
     if len(shapes) > 1:
-        raise ArgumentError(
+        raise MapResultError(
             f"the sources that were joined have samples of shapes {sorted(map(tuple, shapes))}; map them to one"
         )
     if len(dtypes) > 1:
         first, *others = dtypes
         if not all(as_text(first, dtype) for dtype in others):
-            raise ArgumentError(
+            raise MapResultError(
                 f"the sources that were joined have samples of dtypes {sorted(map(str, dtypes))}, so that batches "
                 f"would change their dtype from one to the next; map them to one, as by x.astype(...)"
             )

@@ -19,7 +19,7 @@ from ..accessors.packed_texts import PackedTexts
 from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
 from ..accessors.storage.base import StoredValues
-from ..batch import as_text
+from ..batch import as_text, kind_of_samples
 from ..columns import Places, form_of
 from ..errors import ArgumentError, MapResultError
 from .arrays import ArraysNode
@@ -72,8 +72,14 @@ class Fit:
         for key, (model, kind) in self.kinds.items():
             column = batch[key]
             if not isinstance(column, np.ndarray) and not tensors.is_any_tensor(column):
-                continue  # a list, as a map of samples returns for some batches
-            if as_text(column.dtype, kind.dtype):
+                if isinstance(column, list):
+                    _check_kind(key, model, kind, self.part, _kind_of_list(column, kind))
+                continue
+            if kind.listed and len(column.shape) > 1:  # a map of samples returns lists and arrays
+                column = changed[key] = list(column)
+                _check_kind(key, model, kind, self.part, _kind_of_list(column, kind))
+                continue
+            if not kind.listed and as_text(column.dtype, kind.dtype):
                 if column.dtype.itemsize < kind.dtype.itemsize:
                     changed[key] = column.astype(kind.dtype)
                 continue
@@ -119,7 +125,7 @@ def fits_of(parts: Sequence[Node]) -> tuple[list[Fit | None], dict[Any, Kind] | 
             common = _common(common, found[i], key, names[model], names[i])
         joined[key] = common
         for i, own in enumerate(kinds):
-            if not common.listed and (i not in found or found[i].dtype != common.dtype):
+            if i not in found or (not common.listed and found[i].dtype != common.dtype):
                 own[key] = names[model], common
     fits: list[Fit | None] = []
     for i, form in enumerate(forms):
@@ -240,7 +246,7 @@ def _check_kind(key: Any, model: str, kind: Kind, part: str, has: Kind) -> None:
             return
         raise ArgumentError(
             f"sources that are joined must have columns of one dtype, and the column {key!r} is {kind.dtype} in "
-            f"{model}, {has.dtype} in {part}; convert {_remedy_for_dtypes(key, model, kind.dtype, part, has.dtype)}"
+            f"{model}, {has.dtype} in {part}; convert {_remedy_for_dtypes(key, model, kind, part, has)}"
         )
     if kind.shape is not None and has.shape is not None and kind.shape != has.shape:
         raise ArgumentError(
@@ -250,16 +256,18 @@ def _check_kind(key: Any, model: str, kind: Kind, part: str, has: Kind) -> None:
         )
 
 
-def _remedy_for_dtypes(key: Any, model: str, a: Any, part: str, b: Any) -> str:
-    """Return in words how columns of the dtypes `a` and `b` become columns of one, by the rules of their library."""
-    lost = ""
+def _remedy_for_dtypes(key: Any, model: str, kind: Kind, part: str, has: Kind) -> str:
+    """Return in words how columns of two dtypes become columns of one, by the rules of their library."""
+    a, b, lost = kind.dtype, has.dtype, ""
     if not isinstance(a, np.dtype) or not isinstance(b, np.dtype):
         both = not isinstance(a, np.dtype) and not isinstance(b, np.dtype)
         wider = tensors.promoted(a, b) if both else b if isinstance(a, np.dtype) else a
-        code = f"lambda x: torch.as_tensor(x, dtype={wider})"
+        cast = f"torch.as_tensor(x, dtype={wider})"
+        code = f"lambda column: [{cast} for x in column]" if kind.listed else f"lambda x: {cast}"
     elif a.kind in "biufc" and b.kind in "biufc":
         wider = np.result_type(a, b)
-        code = f"lambda x: x.astype({str(wider)!r})"
+        cast = f"x.astype({str(wider)!r})"
+        code = f"lambda column: [{cast} for x in column]" if kind.listed else f"lambda x: {cast}"
         digits = np.finfo(wider).nmant + 1 if wider.kind == "f" else 64
         if any(dtype.kind in "iu" and 8 * dtype.itemsize > digits for dtype in (a, b)):
             lost = f", after a check that no number above 2**{digits} loses digits"
@@ -281,6 +289,15 @@ def _kind_of_array(array: Any) -> Kind | None:
 
 def _kind_of_arrays(array: Any) -> Kind:
     return Kind(False, _native(array.dtype), tuple(array.shape[1:]))
+
+
+def _kind_of_list(column: list[Any], model: Kind) -> Kind:
+    """Return what a list of samples holds, with the axes of `model` unless it has another number of them."""
+    found = kind_of_samples(column)
+    if found is None:
+        return Kind(True, None, None)
+    dtype, axes = found
+    return Kind(True, dtype, model.shape if model.shape is None or len(model.shape) == axes else (None,) * axes)
 
 
 def _native(dtype: Any) -> Any:

@@ -12,7 +12,7 @@ from .. import batch as nests
 from .. import validation
 from ..batch import as_batch
 from ..columns import common_form, joined_form, keys_in, picked, place_in
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MapResultError
 from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
@@ -275,14 +275,14 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
         for leaf in nests.leaves(part):
             single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
             if single or len(leaf) != n:
-                raise ArgumentError(
+                raise MapResultError(
                     f"{name} made {'a single value' if single else f'{len(leaf)} rows'} of {n} samples, which cannot "
                     f"stand among those of the other sources of concat or mix; apply the map that changes their number "
                     f"to the whole"
                 )
         form = nests.map_leaves(lambda leaf: "array", part)
         if form != first:
-            raise ArgumentError(
+            raise MapResultError(
                 f"the sources of concat and mix must give batches of one structure, and {names[0]} gives {first}, "
                 f"{name} {form}; map them to one"
             )

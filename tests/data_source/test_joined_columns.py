@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, BatchError, MapResultError
+from batchup_ng.errors import ArgumentError, MapResultError
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
@@ -254,6 +254,72 @@ def test_what_a_map_makes_is_compared_with_what_is_known(other: Any, pools: list
                 assert next(made.batch_iterator(N))[0].tolist() == X.tolist()
 
 
+ROWS = [np.arange(k) for k in (2, 0, 1, 2, 3, 1, 2)]
+
+
+def lists(dtype: str, *axes: int) -> list[np.ndarray]:
+    return [np.zeros((len(row), *axes), dtype) for row in ROWS]
+
+
+OTHER_LISTS: dict[str, tuple[Any, Any]] = {
+    "dtype of lists": (lists("i8"), lists("f8")),
+    "rank of lists": (lists("i8"), lists("i8", 3)),
+    "an array, a list of numbers": (X, list(X)),
+    "an array, a list of texts": (words(3), [f"{i}" for i in X]),
+    "an array, a list of arrays": (np.zeros((N, 2), int), lists("i8")),
+    "lists, an array of numbers": (lists("i8"), X),
+    "lists, an array of rows": (lists("i8"), np.zeros((N, 2))),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_LISTS)
+def test_lists_that_a_map_makes_are_compared_with_what_is_known(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    one, other = OTHER_LISTS[kind]
+    known, made = arrays(X, one), arrays(X, X).map(functools.partial(chosen, other), on=0, out=1)
+    for source in (known.concat(made), made.concat(known), bu.mix(known, made)):
+        for each in (source, *[pool.parallel_data_source(source) for pool in pools]):
+            with raises(MapResultError):
+                list(each.batch_iterator(N, on_error="skip"))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OTHER_LISTS if kind != "an array, a list of arrays"])
+def test_lists_that_no_part_shows_are_compared_in_batches_of_several_parts(kind: str) -> None:
+    one, other = [arrays(X).map(functools.partial(chosen, column), on=0) for column in OTHER_LISTS[kind]]
+    for source in (one.concat(other), opaque(other).concat(one)):
+        with raises(MapResultError):
+            list(source.batch_iterator(2 * N, on_error="skip"))
+
+
+def chosen(column: Any, rows: np.ndarray) -> Any:
+    """Return the rows of a list or array, as the same kind."""
+    return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
+
+
+@pytest.mark.parametrize(("column", "is_data"), [
+    ([f"{i}" for i in X], True), (lists("i8"), True), (lists("U3"), True), (lists("f4", 4), True),
+    ([{"i": i} for i in X], False), ([None, *map(str, X[1:])], False), ([*lists("i8")[:3], *lists("f4", 2)[3:]], False),
+    ([np.zeros(0), *lists("i8")[1:]], False), ([row.tolist() for row in ROWS], False),
+])  # fmt: skip
+def test_lists_of_one_kind_are_joined(column: list[Any], is_data: bool) -> None:
+    made = arrays(X, X).map(functools.partial(chosen, column), on=0, out=1)
+    known = arrays(X, column) if is_data else made
+    for source in (known.concat(made), made.concat(known), made.concat(made), opaque(made).concat(opaque(made))):
+        for size in (N, N + 2, 2 * N):
+            batches = list(source.batch_iterator(size))
+            assert all(type(batch[1]) is list for batch in batches)
+            assert [str(one) for batch in batches for one in batch[1]] == [*map(str, column), *map(str, column)]
+
+
+def test_what_a_map_of_samples_makes_is_a_list_beside_lists() -> None:
+    known = arrays(X, bu.Ragged.from_rows(ROWS))
+    made = known.map_samples(functools.partial(np.multiply, 2), on=1)
+    assert type(next(made.batch_iterator(1))[1]) is np.ndarray  # by chance of the batch
+    for source in (known.concat(made), made.concat(known)):
+        for size in (1, 3, N + 1, 2 * N):
+            batches = [batch[1] for batch in source.batch_iterator(size)]
+            assert all(type(batch) is list and {row.dtype for row in batch} == {np.dtype(int)} for batch in batches)
+
+
 def test_no_policy_leaves_out_the_samples_of_a_part_with_another_dtype() -> None:
     source = arrays(X).concat(opaque(arrays(X * 0.5)))
     for policy in ("skip", "replace"):
@@ -264,8 +330,8 @@ def test_no_policy_leaves_out_the_samples_of_a_part_with_another_dtype() -> None
 def test_what_no_part_shows_is_compared_in_batches_of_several_parts() -> None:
     source = bu.concat(opaque(arrays(X)), opaque(arrays(X * 0.5)))
     for size in (N + 1, 2 * N):
-        with raises(BatchError):
-            list(source.batch_iterator(size))
+        with raises(MapResultError):
+            list(source.batch_iterator(size, on_error="skip"))
 
 
 def test_a_source_of_the_user_is_compared_too() -> None:
