@@ -36,8 +36,8 @@ class MapResultError(ArgumentError, ArgumentTypeError):
     """A map returned something other than a batch, or another number of samples; no sample is to blame for that."""
 
 
-class MapCallError(ArgumentTypeError):
-    """A map does not take the columns of the batch; no sample is to blame for that."""
+class MapCallError(ArgumentError, ArgumentTypeError):
+    """A map does not take the columns of the batch, or lacks an option for one; no sample is to blame for that."""
 
     refused: Any = None
     """For the library: the ``id`` of the function, its signature in words, the number of columns, and the remedy."""

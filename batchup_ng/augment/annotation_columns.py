@@ -11,7 +11,7 @@ import numpy as np
 
 from ..batch import stack
 from ..columns import ANNOTATIONS, column_names
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, MapCallError
 from ..validation import not_negative, one_of, true_or_false
 from .annotations import Annotations, Boxes, Keypoints
 from .boxes import BOX_FORMATS, box_convert, boxes_of_image
@@ -95,7 +95,7 @@ class AnnotationColumns:
         shapes = np.array(sizes, np.float64).reshape(-1, 2)
         for name in filter(None, (self.boxes, self.keypoints)):
             if f"{name}_mask" in parts:
-                raise ArgumentError(
+                raise MapCallError(
                     f"{name!r} must be a column that is not padded yet, and {name}_mask says it is; call pad() after "
                     f"the augmentation"
                 )
@@ -130,7 +130,7 @@ class AnnotationColumns:
                 further = f", if it has a row for each box box_labels=['labels', {column!r}] too" * per_box
                 if column in ("bbox", "bboxes"):
                     further = " and box_format='xywh' if they are left, top, width, height as in COCO"
-                raise ArgumentError(
+                raise MapCallError(
                     f"{option} must be given for the batch's part {column!r}, which would not move with the images; "
                     f"pass compose({operation}, {option}={column!r}){further}, or leave it out by "
                     f"source.drop({column!r})"
@@ -145,7 +145,7 @@ class AnnotationColumns:
         """Refuse columns of the readers that belong to boxes, and that no option names."""
         for column in self.unnamed(parts) if self.boxes is not None else ():
             if column in OF_BOXES and self.names("box_labels"):
-                raise ArgumentError(
+                raise MapCallError(
                     f"box_labels must name the batch's part {column!r} too, whose rows would not be dropped with their "
                     f"boxes; add it to {self.names('box_labels')}, or leave it out by source.drop({column!r})"
                 )
@@ -161,7 +161,7 @@ class AnnotationColumns:
         for column in self.unnamed(parts):
             if column not in others and alike == (type(parts[column]) is list, _lengths(parts[column])):
                 named = self.names("box_labels") or [each for each in OF_BOXES if each in parts]
-                raise ArgumentError(
+                raise MapCallError(
                     f"box_labels must name the batch's part {column!r} too if it belongs to the boxes: it has a row "
                     f"for each box, and boxes are dropped here; pass compose(..., box_labels={[*named, column]!r}). "
                     f"If it does not belong to them, leave it out of the map's columns: on=[...]"
@@ -236,7 +236,7 @@ def _key(parts: Mapping[Any, Any], option: str, chosen: Any) -> Any:
     """Return the key of a part, which is chosen by name or by place: places count parts that have names, too."""
     key = chosen if isinstance(chosen, str) else next(islice(parts, chosen, None), None)
     if key not in parts:
-        raise ArgumentError(
+        raise MapCallError(
             f"{option} must be one of the batch's parts, {list(parts)}, not {chosen!r}; pass compose({option}=)"
         )
     return key

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, MapCallError
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
 from ..validation import known_names, not_negative
@@ -44,8 +44,8 @@ class Operation:
 
     Raises:
         ArgumentTypeError: the images are no such array, or a call without ``rng=`` needs random numbers.
-        ArgumentError: the images have a shape that the operation cannot take; or a dict without ``"image"`` has several
-            parts, and none or several look like images.
+        ArgumentError: the images have a shape that the operation cannot take.
+        MapCallError: a dict without ``"image"`` has several parts, and none or several look like images.
     """
 
     numbers: int = 0  # draws per sample
@@ -226,10 +226,11 @@ class compose(Operation):
 
     Raises:
         ArgumentError: an operation follows ``normalize``, or cannot move annotations, as ``mixup``; options contradict
-            each other; in a call: the batch has no such part, or one of another shape, or a dict has a part
-            ``"boxes"``, ``"bbox"``, ``"bboxes"``, ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and
-            an operation moves the images, or with `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that
-            `box_labels` leaves out, or another one with a row for each box while boxes are dropped.
+            each other; in a call: a part has another shape.
+        MapCallError: in a call: the batch has no such part, or a dict has a part ``"boxes"``, ``"bbox"``, ``"bboxes"``,
+            ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and an operation moves the images, or with
+            `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out, or another one
+            with a row for each box while boxes are dropped. It is an `ArgumentError` that no ``on_error=`` skips.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
@@ -299,7 +300,7 @@ class compose(Operation):
             self.annotations.refuse_unmoved(columns, f"{type(moving).__name__}(...)")
             for name, column in columns.items() if isinstance(columns, Mapping) else ():
                 if isinstance(column, list) and column and isinstance(column[0], dict) and "boxes" in column[0]:
-                    raise ArgumentError(
+                    raise MapCallError(
                         f"{name!r} must be made after {type(moving).__name__} and all that moves images, because its "
                         f"boxes would not move with them; map DetectionTargets last"
                     )
@@ -313,7 +314,7 @@ class compose(Operation):
         if named and self.image is None and "image" not in named:
             place = self._only_images(named)
         if place not in parts:
-            raise ArgumentError(
+            raise MapCallError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
@@ -350,7 +351,7 @@ class compose(Operation):
         if len(found) != 1 and len(parts) > 1:
             first = max(found, key=lambda name: _axes(parts[name])[0]) if found else next(iter(parts))
             told = f"{found} look like images" if found else f"none of {list(parts)} looks like images"
-            raise ArgumentError(
+            raise MapCallError(
                 f"image must be the name of the part with images, for the batch has no part 'image', and {told}; pass "
                 f"compose(..., image={first!r}), or to map on={first!r}"
             )

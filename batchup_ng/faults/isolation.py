@@ -107,7 +107,7 @@ class Reader(Protocol):
 
 def isolable(error: BaseException, rows: Any) -> bool:
     """Return whether `error` may be a sample's fault and `rows` (perhaps a user's type) splits into samples."""
-    if isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError):
+    if _never_of_sample(error):
         return False
     try:
         return whole_samples(rows)[1] > 0
@@ -157,9 +157,13 @@ def isolate(reader: Reader, rows: Any, error: BaseException, rule: Rule) -> Part
     return PartialBatch(failures=bad, error=error)
 
 
+def _never_of_sample(error: BaseException) -> bool:
+    return isinstance(error, NOT_A_SAMPLE) and not isinstance(error, BatchError)
+
+
 def _is_of_program(error: BaseException, rule: Rule) -> bool:
     """Return whether `rule` counts an exception as an error of the program. The end of a worker is none."""
-    return not isinstance(error, WORKER_ENDED) and of_program(error, rule.types)
+    return not isinstance(error, WORKER_ENDED) and (_never_of_sample(error) or of_program(error, rule.types))
 
 
 def _to_blame(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,26 +17,28 @@ def check_call(
     fn: Callable[..., Any], placed: tuple[Any, ...], named: dict[str, Any], keywords: dict[str, Any], kind: str
 ) -> None:
     """Raise :class:`~batchup_ng.errors.MapCallError` if `fn` refuses these arguments."""
-    with contextlib.suppress(ValueError):  # `fn` has no signature
+    try:
         signature = inspect.signature(fn)
-        try:
-            if named.keys().isdisjoint(keywords):
-                signature.bind(*placed, **named, **keywords)
-                return
-        except TypeError:
-            pass
-        parameters = [each for each in signature.parameters.values() if each.name not in keywords]
-        taken = f"{kind} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
-        if kind == COLLATE:
-            raise MapCallError(f"{taken}, and is called with the list of samples alone") from None
-        n = len(placed) + len(named)
-        if wrong := _wrong_keyword(signature, parameters, named, keywords):
-            remedy = chosen = f"; {wrong}"
-        else:
-            remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
-        error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
-        error.refused = id(fn), taken, n, chosen
-        raise error from None
+    except ValueError:  # it has none
+        return
+    try:
+        if named.keys().isdisjoint(keywords):
+            signature.bind(*placed, **named, **keywords)
+            return
+    except TypeError:
+        pass
+    parameters = [each for each in signature.parameters.values() if each.name not in keywords]
+    taken = f"{kind} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
+    if kind == COLLATE:
+        raise MapCallError(f"{taken}, and is called with the list of samples alone") from None
+    n = len(placed) + len(named)
+    if wrong := _wrong_keyword(signature, parameters, named, keywords):
+        remedy = chosen = f"; {wrong}"
+    else:
+        remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
+    error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
+    error.refused = id(fn), taken, n, chosen
+    raise error from None
 
 
 def _wrong_keyword(

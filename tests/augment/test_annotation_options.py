@@ -160,6 +160,25 @@ def test_a_column_with_a_row_for_each_box_is_dropped_with_them_or_refused(kind: 
         assert made["cls"] is longer
 
 
+FORGOTTEN: dict[str, Any] = {
+    "a column beside boxes": augment.compose(augment.random_crop(20), boxes="boxes"),
+    "boxes": augment.random_crop(20),
+    "no such part": augment.compose(augment.random_crop(20), boxes="bboxes"),
+}
+
+
+@pytest.mark.parametrize("kind", FORGOTTEN)
+def test_no_policy_leaves_out_samples_for_a_forgotten_option(kind: str, pools: list[Any]) -> None:
+    n = 12
+    boxes = [np.array([[0, 0, 8, 8], [20, 12, 30, 20]], "f4") for _ in range(n)]
+    source = bu.ArrayDataSource({"image": images(n), "boxes": boxes, "score": [np.array([0.1, 0.2])] * n})
+    source = source.map(FORGOTTEN[kind])
+    for made in (source, *[pool.parallel_data_source(source) for pool in pools]):
+        for policy in ("skip", "replace"):
+            with raises(bu.MapCallError):
+                list(made.batch_iterator(4, 1, on_error=policy))
+
+
 def test_arrays_with_a_row_for_each_box_are_refused_beside_an_array_of_boxes() -> None:
     boxes = np.array([[[0, 0, 9, 9], [900, 0, 950, 9]]] * 2)
     chain = augment.compose(augment.flip(), boxes="boxes")

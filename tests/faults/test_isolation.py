@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchup_ng.errors import PoolBroken, PoolClosed, SampleTimeout, SerializationError, WorkerDied
+from batchup_ng.errors import (
+    MapCallError,
+    MapResultError,
+    PoolBroken,
+    PoolClosed,
+    SampleTimeout,
+    SerializationError,
+    WorkerDied,
+)
 from batchup_ng.faults.isolation import MAX_ROUNDS, PartialBatch, isolable, isolate
 from batchup_ng.faults.policy import ErrorPolicy
 
@@ -127,6 +135,16 @@ def test_a_bad_sample_does_not_hide_an_error_of_the_program_in_the_whole_batch(a
 
     made, _ = isolated(fails, action)
     assert made == PartialBatch(error=none_left, gone=not again, of_program=True)
+
+
+@pytest.mark.parametrize("error", [MapCallError("no such column"), MapResultError("returned None")])
+@pytest.mark.parametrize("types", [None, Exception])
+def test_a_bad_sample_does_not_hide_a_map_that_fails_for_another(error: Exception, types: Any) -> None:
+    def fails(places: list[int]) -> BaseException | None:
+        return BAD if 2 in places else error if 4 in places else None
+
+    made, _ = isolated(fails, "skip", types=types)
+    assert made == PartialBatch(failures={4: error}, of_program=True)
 
 
 def test_a_later_try_may_make_what_there_was_no_memory_for() -> None:
