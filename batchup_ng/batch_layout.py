@@ -41,6 +41,9 @@ _PASSED = _counted([object()])
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
 """Immutable types."""
 
+_COMPARED = 16
+"""How many arrays on the memory of one owner a further one is compared with. If there are more, it is copied."""
+
 _CHANGEABLE = (list, deque, set, bytearray, plain_array)
 """Mutable types of Python, including derived classes."""
 
@@ -112,6 +115,91 @@ def copied(value: Any) -> Any:
     So are byte arrays, sets and deques. An object of another class is not copied.
     """
     return _finished(False, value, FRESH)
+
+
+def apart(batch: Any, before: Any) -> Any:
+    """Return the result of a map in which no column shares memory with another one: of two that do, one is a copy.
+
+    Otherwise a map of one of them that writes in place would change the other. Rows of lists are compared with the rows
+    of the same number.
+
+    Args:
+        batch: A tuple or dict of columns. Anything else is returned unchanged.
+        before: The batch that the map was called with. Its columns are apart already.
+    """
+    if not isinstance(batch, (tuple, dict)) or len(batch) < 2:
+        return batch
+    columns = dict(enumerate(batch)) if isinstance(batch, tuple) else batch
+    kept = before.values() if isinstance(before, dict) else before if isinstance(before, tuple) else ()
+    known = set(map(id, kept))
+    new = []
+    for key, column in columns.items():
+        if id(column) in known:
+            known.discard(id(column))  # a second time it is a new column
+        else:
+            new.append(key)
+    plain = all(type(columns[key]) is np.ndarray and columns[key].base is None for key in new)
+    if plain and len(set(map(id, columns.values()))) == len(columns):
+        return batch  # nearly always
+    seen: dict[int, list[Any]] = {}
+    for key in columns.keys() - set(new):
+        for owner in _owners(columns[key]):
+            seen.setdefault(owner, []).append(columns[key])
+    changed = {}
+    for key in new:
+        owners = _owners(columns[key])
+        beside = {id(one): one for owner in owners if owner in seen for one in seen[owner]}
+        if len(beside) > _COMPARED or any(_share(columns[key], one) for one in beside.values()):
+            changed[key] = _copy(columns[key])
+        else:
+            for owner in owners:
+                seen.setdefault(owner, []).append(columns[key])
+    if not changed:
+        return batch
+    if isinstance(batch, dict):
+        return {**batch, **changed}
+    made = [changed.get(place, column) for place, column in enumerate(batch)]
+    return batch._make(made) if hasattr(batch, "_make") else tuple(made)
+
+
+def _owners(column: Any) -> set[int]:
+    """Return the identities of the objects that hold what a map can write to in a column, or in the rows of a list."""
+    owners: set[int] = set()
+    rows = [column]
+    if type(column) is list and not _PLAIN.issuperset(map(type, column)):
+        rows += column
+    for row in rows:  # a loop, because lists have many
+        if isinstance(row, np.ndarray):
+            while (base := row.base) is not None:
+                row = base
+                if not isinstance(row, np.ndarray):
+                    break
+            owners.add(id(row))
+        elif type(row) in _PLAIN:
+            continue
+        elif tensors.is_tensor(row):
+            owners.add(row.untyped_storage().data_ptr())
+        elif isinstance(row, (tuple, dict)) or (type(row) is list and row is not column):
+            owners = owners.union(*map(_owners, row.values() if isinstance(row, dict) else row))
+        else:
+            owners.add(id(row))
+    return owners
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Return whether two columns, or two rows, with an owner in common may share memory."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.may_share_memory(a, b)
+    if type(a) is list and type(b) is list and a is not b:
+        return any(map(_share, a, b))
+    return type(a) not in _PLAIN and not _owners(a).isdisjoint(_owners(b))
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of a column, of the same class and order."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.copy("K")
+    return [_copy(each) for each in value] if type(value) is list else copied(value)
 
 
 def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:

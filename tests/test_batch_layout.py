@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.batch_layout import copied, finished, own_parts
+from batchup_ng.batch_layout import apart, copied, finished, own_parts
 from batchup_ng.memory.leases import BufferPool, Buffers
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
@@ -233,6 +233,8 @@ def test_a_map_behind_a_pool_hands_out_what_it_returns(pools: list[AbstractWorke
     for pool in pools:
         behind = pool.parallel_data_source(images()).map(lambda x, y: (x.transpose(0, 3, 1, 2), y))
         assert not any(x.flags.c_contiguous for x, _ in behind.batch_iterator(8))
+        twice = pool.parallel_data_source(images()).map(lambda x, y: (x, x))
+        assert all(x is z for x, z in twice.batch_iterator(8))
 
 
 def test_samples_that_the_data_set_keeps_may_be_written_to() -> None:
@@ -297,3 +299,75 @@ def test_samples_that_are_collated_may_be_written_to() -> None:
     list(bu.ArrayDataSource([bu.MapStyle(Views())]).collate(spoil).batch_iterator(2))
     assert [row.tolist() for row in rows] == [[0, 1, 2]] * 4
     assert table.tolist() == np.arange(12).reshape(4, 3).tolist()
+
+
+def doubled(column: Any) -> Any:
+    """Change a column in place, and return it."""
+    for rows in column if isinstance(column, list) else [column]:
+        rows *= 2
+    return column
+
+
+def doubled_first(g: Any, h: Any) -> Any:
+    return doubled(g), h
+
+
+def row_views(x: np.ndarray) -> list[np.ndarray]:
+    return list(x)
+
+
+ALIKE: dict[str, Any] = {
+    "one array": lambda x: (x, x),
+    "a view": lambda x: (x, x[:]),
+    "two views": lambda x: (x[:, ::2], x[:, 1:]),
+    "columns of one array": lambda x: (x[:, :2], x[:, 2:]),
+    "a reshaped array": lambda x: (x.reshape(-1, 1, 4), x),
+    "one list": lambda x: 2 * (row_views(x),),
+    "lists of the same arrays": lambda x: (rows := row_views(x), list(rows)),
+    "lists of views": lambda x: (row_views(x), [row[1:] for row in row_views(x)]),
+    "an array and its rows": lambda x: (x, row_views(x)),
+    "new arrays": lambda x: (x + 1, x + 2),
+    "new lists": lambda x: ([row + 1 for row in x], [row + 2 for row in x]),
+}
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_a_map_that_writes_to_a_column_changes_no_other(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    """Also if the map before gave two columns the same memory."""
+    fn, x = ALIKE[kind], np.arange(24.0).reshape(6, 4)
+    expected_g, expected_h = doubled(copy.deepcopy(fn(x.copy())[0])), fn(x.copy())[1]
+    data = bu.ArrayDataSource({"f": x})
+    made = data.map(fn, on="f", out=["g", "h"])
+    named = data.map(lambda f: dict(zip("gh", fn(f), strict=True)))
+    of_tuples = bu.ArrayDataSource([x]).map(fn)
+    sources = [made.map(doubled, on="g"), named.map(doubled, on="g"), of_tuples.map(doubled, on=0),
+               of_tuples.map(doubled_first), made.map(doubled_first, on=["g", "h"])]  # fmt: skip
+    behind = pools[0].parallel_data_source(data).map(fn, on="f", out=["g", "h"]).map(doubled, on="g")
+    for source in (*sources, pools[1].parallel_data_source(sources[0]), behind):
+        (batch,) = source.batch_iterator(6)
+        g, h = (batch["g"], batch["h"]) if isinstance(batch, dict) else batch
+        np.testing.assert_equal((g, h), (expected_g, expected_h))
+        if isinstance(batch, dict) and "f" in batch:
+            np.testing.assert_equal(batch["f"], x)
+    assert x.tolist() == np.arange(24.0).reshape(6, 4).tolist()
+
+
+def test_what_a_map_returns_is_copied_only_if_columns_share_memory() -> None:
+    x, y, texts = np.arange(3.0), np.arange(3), ["a", "b", "c"]
+    views = {"x": x[:2], "y": x[2:]}
+    for batch in ((x, y), (x, y, texts, list(texts)), views, [x, x], x, (x,), {"rows": list(x), "x": y}):
+        assert apart(batch, ()) is batch
+    for batch in ((x, y, x), (x, y, x[:1])):
+        first, second, third = apart(batch, (x, y))
+        assert first is x
+        assert second is y
+        assert not np.shares_memory(third, x)
+        np.testing.assert_equal(third, batch[2])
+    turned = np.asfortranarray(np.ones((3, 4)))
+    assert apart((turned, turned), ())[1].flags.f_contiguous
+    many = apart(tuple(np.arange(80.0)[i : i + 2] for i in range(0, 80, 2)), ())
+    assert apart((texts, texts), ())[1] is not texts
+    assert [part.tolist() for part in many] == np.arange(80.0).reshape(-1, 2).tolist()
+    nested = apart({"x": x, "target": {"x": x}}, {"x": x})
+    assert nested["x"] is x
+    assert not np.shares_memory(nested["target"]["x"], x)

@@ -16,7 +16,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import NOTHING_LEFT, as_batch
-from ..batch_layout import copied, own_parts
+from ..batch_layout import apart, copied, own_parts
 from ..columns import MappedColumns, column_names, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
@@ -169,9 +169,9 @@ class MapNode(SameOrderNode):
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         result = self.unchecked(batch, key, planned, own)
-        if not self._gives_columns and self._columns is None:
-            return result
-        return checked_result(self.fn, as_batch(result), batch, self.resizes)
+        if self._gives_columns or self._columns is not None:
+            result = checked_result(self.fn, as_batch(result), batch, self.resizes)
+        return apart(result, batch)
 
     def unchecked(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         """Return the batch after this map. With `on`, the function takes and gives only some of its columns."""

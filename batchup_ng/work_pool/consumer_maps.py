@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..batch import NOTHING_LEFT, as_batch
+from ..batch_layout import apart
 from ..data_source.epoch.reading import with_mask
 from ..error_context import described, function_name, note_map, raise_if_of_signal_handler
 from ..graph.columns import ColumnsNode
@@ -16,8 +17,8 @@ from ..randomness import BatchKey
 class ConsumerMaps(NamedTuple):
     """Maps after a pool, applied one after the other in the consumer's process, in its ``next``.
 
-    Their results are handed out unchanged: a view, a list, a tensor on another device. Their random numbers are the
-    same as if the maps were in the source.
+    The results of the last one are handed out unchanged: a view, a list, a tensor on another device. Their random
+    numbers are the same as if the maps were in the source.
     """
 
     nodes: tuple[MapNode | ColumnsNode, ...]
@@ -31,13 +32,16 @@ class ConsumerMaps(NamedTuple):
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
             if batch is NOTHING_LEFT:
                 return batch
+            given = _parts(batch)
             try:
-                batch = node.unchecked(_parts(batch), key._replace(path=key.path + (0,) * above), planned)
+                batch = node.unchecked(given, key._replace(path=key.path + (0,) * above), planned)
             except Exception as error:
                 raise_if_of_signal_handler(error)
                 note_map(error, function_name(node.fn))
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
+            if above:  # the next map may write to a column
+                batch = apart(as_batch(batch), given)
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 
