@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import validation
 from ..columns import column_names
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, MapCallError
 from ..validation import one_of
 from .column import ColumnStatistics
 from .partial import STRINGS
@@ -40,8 +40,9 @@ class standardize:
         dtype: ``"float32"``, ``"float64"`` or ``"float16"``: the dtype of the results. They are computed in float64.
 
     Raises:
-        ArgumentError: `columns` are not in `stats`, or without `columns` it has none of floats; in a call: a column of
-            floats was `uint8` in `stats`, or the other way round.
+        ArgumentError: `columns` are not in `stats`; in a call: a column of floats was `uint8` in `stats`, or the other
+            way round.
+        MapCallError: in a call: nothing says the columns, and `stats` has none of floats.
         ArgumentTypeError: `stats` are no statistics, or a column holds strings.
     """
 
@@ -60,8 +61,6 @@ class standardize:
                 one_of("columns", name, stats)
         self._dtypes = {name: one.dtype for name, one in stats.items()}
         names = self._in_order or [name for name in stats if stats[name].dtype == "float64"]
-        if not names:
-            raise ArgumentError("columns must name columns of stats here, since none of them holds floats")
         self._numbers = {name: stats[name].mean_and_std() for name in names}
 
     def for_columns(self, columns: Sequence[Any]) -> standardize:
@@ -83,6 +82,11 @@ class standardize:
 
     def __call__(self, /, *columns: Any, **by_name: Any) -> Any:
         """Return the columns of a batch, as a tuple or as a dict."""
+        if not self._numbers:
+            raise MapCallError(
+                f"columns must name columns of stats, {list(self._of_all)}, since none of them holds floats; pass "
+                f"standardize(stats, columns), or map(..., on=columns)"
+            )
         if by_name:
             missing = [name for name in self._numbers if name not in by_name]
             if missing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import batchup_ng as bu
 from batchup_ng import augment
@@ -41,6 +42,21 @@ def test_columns_of_a_dict(pools: list[Any]) -> None:
         source.map(bu.standardize(stats, ["age", "features"]), on=["age", "same"])
 
 
+@pytest.mark.parametrize("names", [["age", "height"], ["age"]])
+def test_columns_of_integers_are_standardised_if_they_are_named(names: list[str]) -> None:
+    data = {"age": np.array([20, 40, 60]), "height": np.array([160, 170, 190]), "label": np.array([0, 1, 1])}
+    expected = {name: ((data[name] - data[name].mean()) / data[name].std()).astype("f4") for name in names}
+    source, stats = bu.ArrayDataSource(data), bu.statistics(data, names)
+    of_tuples = bu.ArrayDataSource([*data.values()])
+    for made in (source.map(bu.standardize(stats), on=names), source.map(bu.standardize(stats, names), on=names)):
+        np.testing.assert_equal(made[:], data | expected)
+    made = of_tuples.map(bu.standardize(bu.statistics(of_tuples)), on=[*range(len(names))])
+    np.testing.assert_equal(made[:], tuple((data | expected).values()))
+    for action in ("raise", "skip"):
+        with raises(bu.MapCallError):
+            next(source.map(bu.standardize(stats)).batch_iterator(2, on_error=action))
+
+
 def test_columns_of_a_tuple_and_of_different_lengths() -> None:
     ragged = [np.array([1.0, 3.0]), np.array([5.0]), np.array([])]
     source = bu.ArrayDataSource([ragged, np.array([0, 1, 1])])
@@ -62,7 +78,7 @@ def test_what_cannot_be_standardised_is_refused() -> None:
     with raises(bu.ArgumentError):
         bu.standardize(stats, ["no"])
     with raises(bu.ArgumentError):
-        bu.standardize(bu.statistics(data, ["label"]))
+        bu.standardize(bu.statistics(data, ["label"]))(label=data["label"])
     with raises(bu.ArgumentError):
         bu.standardize(stats)(np.zeros(3))
     with raises(bu.ArgumentError):
