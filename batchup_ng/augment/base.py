@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..columns import ANNOTATIONS
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError
 from ..randomness import SampleRng
 from ..tensors import is_any_tensor
@@ -230,7 +231,8 @@ class compose(Operation):
         MapCallError: in a call: the batch has no such part, or a dict has a part ``"boxes"``, ``"bbox"``, ``"bboxes"``,
             ``"mask"``, ``"masks"`` or ``"keypoints"`` that no option names and an operation moves the images, or with
             `boxes` a part ``"labels"``, ``"difficult"`` or ``"iscrowd"`` that `box_labels` leaves out, or another one
-            with a row for each box while boxes are dropped. It is an `ArgumentError` that no ``on_error=`` skips.
+            with a row for each box while boxes are dropped; or a part is a dict, or a list of dicts, that has one of
+            these names, and an operation moves the images. It is an `ArgumentError` that no ``on_error=`` skips.
         ArgumentTypeError: an argument is no operation, or of the wrong kind.
     """
 
@@ -293,16 +295,19 @@ class compose(Operation):
         self._refuse_unmoved(columns)
         return made
 
-    def _refuse_unmoved(self, columns: Collection[Any]) -> None:
-        """Refuse columns that must move with the images, and that no option names."""
+    def _refuse_unmoved(self, columns: Collection[Any], by_place: bool = False) -> None:
+        """Refuse columns that must move with the images, and that no option names. `by_place`: they have no names."""
         moving = next((operation for operation in self.operations if not operation.keeps_points), None)
         if moving is not None:
-            self.annotations.refuse_unmoved(columns, f"{type(moving).__name__}(...)")
+            if not by_place:
+                self.annotations.refuse_unmoved(columns, f"{type(moving).__name__}(...)")
             for name, column in columns.items() if isinstance(columns, Mapping) else ():
-                if isinstance(column, list) and column and isinstance(column[0], dict) and "boxes" in column[0]:
+                if (inner := _annotation_in(column)) is not None:
+                    last = "map DetectionTargets last" if isinstance(column, list) else "map such dicts last"
                     raise MapCallError(
                         f"{name!r} must be made after {type(moving).__name__} and all that moves images, because its "
-                        f"boxes would not move with them; map DetectionTargets last"
+                        f"{inner} would not move with them; augment columns, as by compose(..., "
+                        f"{ANNOTATIONS[inner]}=column), and {last}"
                     )
 
     def checked(self, images: Any) -> Any:
@@ -318,8 +323,7 @@ class compose(Operation):
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
-        if named:
-            self._refuse_unmoved(named)
+        self._refuse_unmoved(parts, by_place=not named)
         annotations = self.annotations.taken_from(parts, _sizes(images)) if self.annotations.given else None
         mine = place in own
         for operation in self.operations:
@@ -385,6 +389,15 @@ def _axes(column: Any) -> tuple[int, Any]:
     listed = isinstance(column, list)
     first: Any = column[0] if listed and column else column
     return getattr(first, "ndim", 0) + listed, getattr(first, "dtype", None)
+
+
+def _annotation_in(column: Any) -> str | None:
+    """Return the name of an annotation in a dict, or in the first of a list of dicts."""
+    found = column[0] if isinstance(column, list) and column else column
+    if not isinstance(found, Mapping):
+        return None
+    names = (name if name in ANNOTATIONS else _annotation_in(inner) for name, inner in found.items())
+    return next((name for name in names if name is not None), None)
 
 
 def _sizes(images: Any) -> list[tuple[int, int]]:

@@ -246,3 +246,23 @@ def test_images_do_not_move_without_the_boxes_of_their_targets() -> None:
     with raises(ArgumentError):
         targets.map(augment.flip())[0:1]
     assert len(targets.map(augment.normalize(0, 1))[0:1]["target"]) == 1
+
+
+@pytest.mark.parametrize("name", ["boxes", "bbox", "bboxes", "mask", "masks", "keypoints"])
+def test_images_do_not_move_without_annotations_in_dicts(name: str) -> None:
+    n, values = 4, np.ones((4, 1, 4), "f4")
+    source = bu.ArrayDataSource({"image": images(n), "values": values})
+    nested = source.map(lambda image, values: {"image": image, "target": {name: values, "id": values[:, 0]}})
+    deep = source.map(lambda image, values: {"image": image, "target": {"of": {name: values}}})
+    of_tuples = source.map(lambda image, values: (image, {name: values}))
+    rows = [(image, {name: row}) for image, row in zip(images(n), values, strict=True)]
+    samples = bu.ArrayDataSource([bu.MapStyle(rows)])
+    listed = source.map(lambda image, values: {"image": image, "target": [{name: row} for row in values]})
+    for each in (nested, deep, of_tuples, samples, listed):
+        for operation in (augment.flip(), augment.compose(augment.random_crop(8))):
+            with raises(bu.MapCallError):
+                next(each.map(operation).batch_iterator(n, 1, on_error="skip"))
+        with raises(bu.MapCallError):
+            next(of_tuples.map(augment.flip(), on=[0, 1]).batch_iterator(n, 1))
+        next(each.map(augment.normalize(0, 1)).batch_iterator(n, 1))
+    assert source.map(lambda image, values: {"image": image, "t": {"id": values}}).map(augment.flip())[:]["t"]
