@@ -2,14 +2,17 @@
 
 One sample does not show which axes differ from sample to sample. Lists of arrays may differ in all. For padding, the
 sample is made a second time with wider padding: axes that change are those that the padding of a batch decides, also
-after the maps that follow.
+after the maps that follow. A function of the user may return anything, so that some more samples are made with it, each
+alone: they show axes that differ from sample to sample.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +52,9 @@ class Column(NamedTuple):
     shape: tuple[int | None, ...]
 
 
+MORE_SAMPLES = 3
+"""Samples that are compared with the first one."""
+
 NO_SAMPLE = "columns are read from a sample, and this source has none"
 
 
@@ -63,20 +69,21 @@ def columns_of(node: Node) -> Any:
     if n == 0:
         node = _over_samples(node)
     first = _first_batch(node)
-    wider = _widened(node, first)
+    others = [_widened(node, first), *_more(node, first)]
     known = n is not None and n != math.inf and not any(map(_has_any_number, nodes_of(node)))
 
-    def told(leaf: Any, wide: Any) -> Column:
+    def told(leaf: Any, like: Sequence[Any]) -> Column:
         dtype, shape = _kind(leaf)
-        others = getattr(wide, "shape", ())
-        if hasattr(leaf, "shape") and len(others) == len(shape):
-            shape = tuple(axis if axis == other else None for axis, other in zip(shape, others, strict=True))
+        for other in (getattr(one, "shape", ()) for one in like if hasattr(leaf, "shape")):
+            if len(other) == len(shape):
+                shape = tuple(axis if axis == length else None for axis, length in zip(shape, other, strict=True))
         # A collate function may make anything of the samples, a composite takes several of a part.
         counted = known and shape[:1] == (first.n,)
         return Column(dtype, (int(n) if counted else None, *shape[1:]))
 
-    leaves = iter(wider)
-    return nests.map_leaves(lambda leaf: told(leaf, next(leaves, None)), first.batch)
+    n_leaves = len(list(nests.leaves(first.batch)))
+    like = zip(*[other for other in others if len(other) == n_leaves], strict=True)
+    return nests.map_leaves(lambda leaf: told(leaf, next(like, ())), first.batch)
 
 
 def columns_of_arrays(node: ArraysNode) -> Any:
@@ -191,6 +198,46 @@ def _widened(node: Node, first: _First) -> list[Any]:
     except Exception as error:  # a map that follows does not take another length
         raise_if_of_signal_handler(error)
         return []
+
+
+def _more(node: Node, first: _First) -> list[list[Any]]:
+    """Return the parts of some more batches of as many samples, if a function of the user makes arrays of several axes.
+
+    Samples that cannot be made do not count.
+    """
+    in_batch = [len(getattr(leaf, "shape", ())) for leaf in nests.leaves(first.batch)]
+    if max(in_batch, default=0) < 2 or not any(map(_makes_any_shape, nodes_of(node))):
+        return []
+    n = node.num_samples()
+    places = {1, int(n) // 2, int(n) - 1} if n is not None and n != math.inf else range(1, 1 + MORE_SAMPLES)
+    made = []
+    for read_one in _reads(node, first, sorted(set(places) - {0})):
+        try:
+            batch = read_one()
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            continue
+        if batch is not NOTHING_LEFT:
+            made.append(list(nests.leaves(nests.as_batch(batch))))
+    return made
+
+
+def _makes_any_shape(node: Node) -> bool:
+    """Return whether a node runs a function whose results may have other axes for other samples."""
+    return node.own_traits().runs_user_code and not (isinstance(node, MapNode) and isinstance(node.fn, PadColumns))
+
+
+def _reads(node: Node, first: _First, positions: Sequence[int]) -> Iterator[Callable[[], Any]]:
+    """Yield functions that read the samples at these positions in order. Samples without an order: the next batches."""
+    try:
+        node.rows_at(np.arange(1))
+    except ArgumentTypeError:
+        plan = node.row_plan(first.n, OrderKey(seed=0, epoch=0), False)
+        for rows in islice(plan.walk(), 1, 1 + MORE_SAMPLES):
+            yield functools.partial(read, node, rows, BatchKey())
+        return
+    for position in positions:
+        yield functools.partial(read_in_order, node, np.array([position]))
 
 
 def _changed(node: Node, change: Callable[[Node], Node]) -> Node:

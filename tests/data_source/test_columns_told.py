@@ -247,6 +247,57 @@ def test_an_image_is_padded_in_two_axes() -> None:
     assert (column.dtype, column.shape) == (np.uint8, (4, None, None, 3))
 
 
+TOKENS = bu.ArrayDataSource({"ids": [[*range(k % 5)] for k in range(1, 21)], "n": np.arange(20)})
+
+
+def padded(samples: list[Any]) -> dict[str, Any]:
+    return {"ids": bu.pad_batch([sample["ids"] for sample in samples]), "n": np.array([each["n"] for each in samples])}
+
+
+def own_rows(ids: np.ndarray, n: Any) -> dict[str, Any]:
+    return {"ids": np.ones((len(ids), 3)), "n": n}
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: TOKENS.map_samples(lambda ids: ids * 2, on="ids"), (20, None)),
+        (lambda: TOKENS.map_samples(own_rows), (20, None, 3)),
+        (lambda: TOKENS.map(bu.pad_batch, on="ids"), (20, None)),
+        (lambda: TOKENS.collate(padded), (20, None)),
+        (lambda: TOKENS.map(bu.pad_batch, on="ids").sample(weights=np.ones(20), num_samples=9), (9, None)),
+        (lambda: TOKENS.map(bu.pad_batch, on="ids").repeat(-1), (None, None)),
+        (lambda: TOKENS.map(bu.pad_batch, on="ids").filter(lambda ids, n: True, lazy=True), (None, None)),
+        (lambda: TOKENS.subset([0, 1]).map(bu.pad_batch, on="ids"), (2, None)),
+        (lambda: TOKENS.subset([0]).map(bu.pad_batch, on="ids"), (1, 1)),
+        (lambda: TOKENS.subset([0, 5]).map(bu.pad_batch, on="ids"), (2, 1)),  # samples of one length
+        (lambda: TOKENS.map_samples(lambda ids: np.ones((2, 3)), on="ids"), (20, 2, 3)),
+    ],
+)
+def test_axes_that_differ_in_what_a_function_makes_are_none(make: Callable[[], Any], shape: Any) -> None:
+    source = make()
+    assert source.columns["ids"].shape == shape
+    with bu.SerialPool() as pool:
+        assert pool.parallel_data_source(source).columns["ids"].shape == shape
+
+
+def test_no_sample_but_the_first_must_be_readable() -> None:
+    read = []
+
+    def first_only(x: np.ndarray) -> np.ndarray:
+        read.append(len(x))
+        if x[0]:
+            raise OSError("unreadable")
+        return np.zeros((len(x), 3))
+
+    numbers = bu.ArrayDataSource([np.arange(9)])
+    assert numbers.map(first_only, on=0).columns[0].shape == (9, 3)
+    assert read == [1] * 4
+    read.clear()
+    assert numbers.map(lambda x: read.append(len(x)) or x, on=0).columns[0].shape == (9,)
+    assert read == [1]  # no further axis
+
+
 def test_a_map_that_takes_one_length_only_keeps_what_it_made() -> None:
     def pairs(ids: np.ndarray) -> np.ndarray:
         return ids.reshape(len(ids), 1, 2)
