@@ -175,9 +175,20 @@ def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
     options = list(options)
     if value in options:
         return value
-    close = difflib.get_close_matches(str(value), [str(option) for option in options], n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    close = closest(str(value), [str(option) for option in options])
+    hint = "" if close is None else f"; did you mean {close!r}?"
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, options))}, not {value!r}{hint}")
+
+
+def closest(name: str, options: Iterable[str]) -> str | None:
+    """Return the option that `name` probably is: one with the same letters, else the most similar one, if any is.
+
+    >>> closest("lable", ["table", "label"]), closest("labl", ["table", "label"]), closest("x", ["table", "label"])
+    ('label', 'label', None)
+    """
+    options = list(options)
+    same = [option for option in options if sorted(option) == sorted(name)]
+    return next(iter(same or difflib.get_close_matches(name, options, n=1)), None)
 
 
 def no_unknown(
@@ -191,8 +202,8 @@ def no_unknown(
     for name in [each for each in given if each not in known]:
         if elsewhere is not None and name in elsewhere:
             raise ArgumentTypeError(f"{where} has no option {name!r}; {elsewhere[name]}")
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {', '.join(known) or 'no options'}"
+        close = closest(name, known)
+        hint = f"; it takes {', '.join(known) or 'no options'}" if close is None else f"; did you mean {close!r}?"
         raise ArgumentTypeError(f"{where} got an unexpected option {name!r}{hint}")
 
 

@@ -77,6 +77,25 @@ def test_a_misspelt_option_of_any_public_function_is_refused_by_name() -> None:
     assert len(seen) > 60
 
 
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (lambda **wrong: bu.ArrayDataSource([np.arange(3)]).pad(0, **wrong), "lengths"),
+        (lambda **wrong: bu.ArrayDataSource([np.arange(3)]).batch_map_mean(len, 2, **wrong), "n_batches"),
+        (lambda **wrong: bu.ArrayDataSource([np.arange(3)]).batch_map_concat(len, 2, **wrong), "prepend_args"),
+        (lambda **wrong: bu.ArrayDataSource([np.arange(3)]).batch_map_concat(len, 2, **wrong), "shuffle"),
+        (lambda **wrong: bu.from_table({"path": []}, **wrong), "label"),
+    ],
+)
+def test_an_option_with_two_letters_exchanged_is_recognised(call: Any, option: str) -> None:
+    for i in range(len(option) - 1):
+        misspelt = option[:i] + option[i + 1] + option[i] + option[i + 2 :]
+        if misspelt != option:
+            with raises(ArgumentTypeError) as caught:
+                call(**{misspelt: 1})
+            assert str(caught.value).endswith(f"got an unexpected option {misspelt!r}; did you mean {option!r}?")
+
+
 def test_options_of_scikit_learns_split_have_names_here() -> None:
     source: Any = bu.ArrayDataSource([np.arange(9)])
     for option in ("random_state", "test_size", "train_size", "shuffle"):

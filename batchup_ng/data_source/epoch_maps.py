@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import reduce
-from .reduce import ProgressFunction, shown_epoch
+from .reduce import ProgressFunction, refuse_misspelt, shown_epoch
 
 if TYPE_CHECKING:
     from .source import AbstractDataSource
@@ -30,6 +30,7 @@ def batch_map_concat(
     Raises:
         ArgumentError: the epoch never ends and `n_batches` is not given.
     """
+    refuse_misspelt("batch_map_concat", source, kwargs)
     epoch = shown_epoch(source, batch_size, progress_iter_func, n_batches, kwargs)
     return reduce.batch_map_concat(func, epoch, None, n_batches, prepend_args)
 
@@ -48,5 +49,6 @@ def batch_map_mean(
 
     Options are as for :meth:`batch_map_concat`.
     """
+    refuse_misspelt("batch_map_mean", source, kwargs)
     epoch = shown_epoch(source, batch_size, progress_iter_func, n_batches, kwargs)
     return reduce.batch_map_mean(func, epoch, None, sum_axis, n_batches, prepend_args)

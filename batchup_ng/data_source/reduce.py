@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,9 @@ from ..batch_layout import finished
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.user import NEWER_OPTIONS
 from ..memory.leases import FRESH
+
+OPTIONS = ("n_batches", "prepend_args", "progress_iter_func", "sum_axis")
+"""Options of these functions that ``batch_iterator`` does not have."""
 
 ProgressFunction = Callable[..., Iterable[Any]]
 """Wraps an iterator to show progress, as ``tqdm.tqdm`` does: called with ``(iterator, total=..., leave=False)``."""
@@ -96,6 +100,17 @@ def batch_map_mean(
     if sums is None:
         return None
     return tuple([np.array(total).astype(float) / n_samples for total in sums])
+
+
+def refuse_misspelt(method: str, source: Any, options: dict[str, Any]) -> None:
+    """Refuse misspelt options of the method. The other options belong to ``batch_iterator``, which refuses its own."""
+    theirs = inspect.signature(source.batch_iterator).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in theirs.values()):
+        return
+    known = [*OPTIONS, *theirs]
+    for name in options:
+        if name not in known and validation.closest(name, known) in OPTIONS:
+            validation.no_unknown(method, {name: None}, known)
 
 
 def shown_epoch(
