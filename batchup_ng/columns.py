@@ -47,8 +47,11 @@ def column_names(name: str, columns: Any) -> list[Any]:
             try:
                 validation.integer(name, column)
             except ArgumentTypeError:
+                remedy = "pass 'age', or a list"
+                if isinstance(column, (list, tuple)) and column:
+                    remedy = f"pass {', '.join(map(repr, column))} in place of this {type(column).__name__}"
                 raise ArgumentTypeError(
-                    f"{name} must be names of columns, or their places from 0, not {column!r}; pass 'age', or a list"
+                    f"{name} must be names of columns, or their places from 0, not {column!r}; {remedy}"
                 ) from None
     if not listed or len(set(listed)) < len(listed):
         raise ArgumentError(f"{name} must be at least one column, each once, not {columns!r}")
