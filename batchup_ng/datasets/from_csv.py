@@ -17,12 +17,15 @@ from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
 from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, Reader
 from .from_table import from_table
-from .table_columns import Column
+from .table_columns import Column, names_of
 
 INT_CELL = re.compile(r"-?(0|[1-9]\d{0,999})", re.A)
 FLOAT_CELL = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.A | re.I)
 """Cells of a CSV file that are numbers. ``007`` is text, because it may be a name. Numbers too large for a float are
 text too."""
+
+DELIMITERS = (",", ";", "\t", "|")
+"""Characters that the cells of a CSV file are usually divided by."""
 
 MAX_MISSING_CELLS = 3
 """How many different cells of a column of numbers may be taken for missing numbers, to suggest `na_values`."""
@@ -53,10 +56,11 @@ def from_csv(
 
     Raises:
         ArgumentTypeError: `na_values` is not a list of strings; also for the reasons in :func:`from_table`.
-        ArgumentError: the file is no CSV file in UTF-8, or a row has more or fewer cells than the first; also for the
-            reasons in :func:`from_table`.
+        ArgumentError: the file is empty, or no CSV file in UTF-8, or has another `delimiter`, or a row has more or
+            fewer cells than the first; also for the reasons in :func:`from_table`.
         SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
+    columns = names_of(columns)
     wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
     table = _read_csv(path, wanted, delimiter)
     missing_cells = _checked_na_values(na_values)
@@ -75,6 +79,16 @@ def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter
     """Return the cells of some columns. `wanted` has, by column, the argument that names it."""
     rows = csv_rows(path, delimiter)
     header = next(rows, [])
+    if not header:
+        raise ArgumentError(
+            f"{os.fspath(path)!r} must begin with the names of its columns, and it is empty; check what wrote it"
+        )
+    other = next((mark for mark in DELIMITERS if mark != delimiter and mark in header[0]), None)
+    if len(header) == 1 and other is not None and not wanted.keys() <= set(header):
+        raise ArgumentError(
+            f"delimiter must be the character between the cells, and the first line of {os.fspath(path)!r} has "
+            f"{shortened(repr(header[0]), 200)}, no {delimiter!r}; pass delimiter={other!r}"
+        )
     places = [header.index(validation.one_of(argument, name, header)) for name, argument in wanted.items()]
     if twice := [name for name in wanted if header.count(name) > 1]:
         raise ArgumentError(f"{os.fspath(path)!r} must have one column {twice[0]!r}, not several; rename the others")

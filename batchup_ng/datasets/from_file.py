@@ -27,6 +27,7 @@ from ..accessors.storage.remote import is_remote
 from ..accessors.storage.shard_paths import shard_paths
 from ..data_source.array import ArrayDataSource
 from ..errors import ArgumentError, ArgumentTypeError, BatchupError
+from .table_columns import names_of
 
 SAVED_DATASET_FILES = "data-*.arrow"
 """Pattern of the files that ``Dataset.save_to_disk`` of Hugging Face writes to its folder."""
@@ -55,7 +56,7 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
     Args:
         paths: The file, or its URL. For tars, Parquet and Arrow files, also a list, or a pattern such as
             ``"train-{000..099}.tar"``.
-        columns: Names of the columns; None for all.
+        columns: The name of a column, or several; None for all.
 
     Raises:
         ArgumentError: the ending is of no known format; there is no such column; columns differ in length.
@@ -78,7 +79,7 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         if len(paths) > 1:
             raise ArgumentError(f"paths must be one {ending} file, not {len(paths)}; join sources by batchup_ng.concat")
         paths = path
-    return ArrayDataSource(COLUMNS_BY_ENDING[ending](paths, columns))
+    return ArrayDataSource(COLUMNS_BY_ENDING[ending](paths, None if columns is None else names_of(columns)))
 
 
 def _refuse_known(path: str) -> None:

@@ -28,7 +28,7 @@ from .files import (
     opened,
     repeated,
 )
-from .table_columns import Column, columns_of, dict_names, further_column, row_words
+from .table_columns import Column, columns_of, dict_names, further_column, names_of, row_words
 from .table_labels import class_counts, labels_of, separator_hint
 
 
@@ -63,9 +63,9 @@ def from_table(
             keypoints, and map ``augment.letterbox`` or ``augment.resize``, which move them.
         separator: Text between the classes of a sample: ``"|"``, ``" "``. Spaces around classes do not count. If it is
             None and most labels contain one of ``|;,``, the report says so.
-        columns: Further columns, which follow in each batch. A NumPy array of numbers keeps its dtype. Other numbers
-            become an array; a missing value among floats is NaN. Text becomes a list of ``str`` (``bytes`` a list of
-            ``bytes``), whose memory workers share. Lists of numbers, such as tokens, become a
+        columns: Further columns, which follow in each batch: one name or several. A NumPy array of numbers keeps its
+            dtype. Other numbers become an array; a missing value among floats is NaN. Text becomes a list of ``str``
+            (``bytes`` a list of ``bytes``), whose memory workers share. Lists of numbers, such as tokens, become a
             :class:`~batchup_ng.Ragged`: a batch has a list of arrays ``(length,)``. Lists of lists of one length, such
             as boxes, become arrays ``(length, 4)``. If all samples have equally many, the column is one array.
         class_names: The classes in the order of their numbers, such as those that the network was trained with.
@@ -98,6 +98,7 @@ def from_table(
     validation.one_of("missing", missing, ("error", "skip", "ignore"))
     if separator == "":
         raise ArgumentError("separator must be some text, not ''; pass None for one class a sample")
+    columns = names_of(columns)
     values = named_columns("image", image)
     encoded = bool(values) and isinstance(values[0], (bytes, dict))
     paths = [] if encoded else _paths(values, root)

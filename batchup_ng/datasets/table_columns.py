@@ -116,6 +116,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def names_of(columns: Any) -> list[str]:
+    """Return the names that a user gave as `columns`: one, or several."""
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
 def dict_names(known: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the columns of dicts. Raise if one comes twice."""
     names = (*known, *columns)

@@ -121,6 +121,13 @@ def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
     path.write_text("path,label\n")
     with raises(bu.ArgumentError):
         bu.from_csv(path)
+    for mark in (";", "\t", "|"):
+        path.write_text(f"path{mark}label\na.png{mark}1\n")
+        with raises(bu.ArgumentError):
+            bu.from_csv(path, label="label")
+        assert len(bu.from_csv(path, label="label", delimiter=mark, missing="ignore")) == 1
+    path.write_text("path;label\na.png\n")  # the name of a column
+    assert len(bu.from_csv(path, "path;label", missing="ignore")) == 1
     path.write_text("path,label\na.png,nan\n")
     with raises(bu.ArgumentError):
         bu.from_csv(path, label="label")

@@ -332,6 +332,19 @@ def test_a_table_that_is_wrong_is_refused(table: dict[str, Any], options: dict[s
         unchecked({"path": PATHS, **table}, label="label", **options)
 
 
+def test_one_column_is_named_by_a_string(tmp_path: Path) -> None:
+    table = {"path": ["x.png"], "age": [3], "a": [1], "g": [2], "e": [4]}
+    (tmp_path / "x.csv").write_text("path,age\nx.png,3\n")
+    np.savez(tmp_path / "x.npz", age=np.array([3]))
+    for source in (
+        bu.from_table(table, columns="age", as_dict=True, missing="ignore"),
+        bu.from_csv(tmp_path / "x.csv", columns="age", as_dict=True, missing="ignore"),
+        bu.from_file(tmp_path / "x.npz", columns="age"),
+    ):
+        assert source.select("age")[:] == {"age": [3]}
+        assert "g" not in source.node.names
+
+
 @each_kind
 def test_a_column_that_is_not_there(kind: str) -> None:
     table = KINDS[kind](TABLE)
