@@ -188,7 +188,8 @@ def closest(name: str, options: Iterable[str]) -> str | None:
     """
     options = list(options)
     same = [option for option in options if sorted(option) == sorted(name)]
-    return next(iter(same or difflib.get_close_matches(name, options, n=1)), None)
+    close = difflib.get_close_matches(name, same or options, n=1, cutoff=0.0 if same else 0.6)
+    return next(iter(close), None)
 
 
 def no_unknown(
