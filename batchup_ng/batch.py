@@ -176,10 +176,10 @@ def _native(dtype: Any) -> Any:
 
 
 def _check_lists(parts: Sequence[Any]) -> None:
-    """Refuse lists of arrays that differ in dtype or rank, and arrays of single values beside lists.
+    """Refuse lists of arrays that differ in dtype or number of axes, and arrays of single values beside lists.
 
-    A map of samples gives an array for some batches and a list for others, so that an array of arrays may stand
-    beside a list of arrays.
+    A map of samples gives an array for some batches and a list for others. So an array of arrays and a list of arrays
+    pass.
     """
     lists = [part for part in parts if isinstance(part, list)]
     for part in parts if lists else ():
@@ -196,8 +196,7 @@ def _check_lists(parts: Sequence[Any]) -> None:
         if (dtype != first and not as_text(first, dtype)) or axes != first_axes:
             raise MapResultError(
                 f"the sources that were joined have samples of {_kind_words(*kinds[0])} and of "
-                f"{_kind_words(dtype, axes)}, so that batches would change from one to the next; map them to one, as "
-                f"by [x.astype(...) for x in column]"
+                f"{_kind_words(dtype, axes)}; map them to one, as by [x.astype(...) for x in column]"
             )
 
 

@@ -118,9 +118,9 @@ def copied(value: Any) -> Any:
 
 
 def apart(batch: Any, before: Any) -> Any:
-    """Return the result of a map in which no column shares memory with another one: of two that do, one is a copy.
+    """Return the result of a map, with a copy of each column that shares memory with another column.
 
-    Otherwise a map of one of them that writes in place would change the other. Rows of lists are compared with the rows
+    Otherwise a map that writes to one column in place would change the other. Rows of lists are compared with the rows
     of the same number.
 
     Args:

@@ -2,8 +2,8 @@
 
 One sample does not show which axes differ from sample to sample. Lists of arrays may differ in all. For padding, the
 sample is made a second time with wider padding: axes that change are those that the padding of a batch decides, also
-after the maps that follow. A function of the user may return anything, so that some more samples are made with it, each
-alone: they show axes that differ from sample to sample.
+after the maps that follow. A function of the user may return any shapes. Then some more samples are made, each alone,
+and axes along which they differ are None.
 """
 
 from __future__ import annotations
