@@ -110,7 +110,7 @@ from .explanation import Explanation
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .observe import ColumnSummary, ContactSheet, Summary, explain, show, summary, trace
+from .observe import ColumnSummary, ContactSheet, Summary, explain, progress, show, summary, trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -248,6 +248,7 @@ __all__ = [
     "mix",
     "num_batches",
     "pad_batch",
+    "progress",
     "repeat",
     "sampling",
     "show",

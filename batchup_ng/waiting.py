@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from . import validation
 from .data_source.epoch.iterator_views import IteratorView
-from .errors import ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError
 from .loader import Loader
+from .observe.explain import explain as explain_batches
 
 
 class EpochWait(NamedTuple):
@@ -44,13 +46,15 @@ class EpochWait(NamedTuple):
 
 
 @validation.known_names({})
-def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
+def watch(batches: Any, report: Callable[[Any], object] = print, *, explain: bool = False) -> Any:
     """Return an object that iterates like `batches` and reports the loop's wait at the end of each epoch.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; any other object that can be iterated repeatedly,
             such as a framework's loader; or an iterator of one epoch.
         report: Called with an :class:`EpochWait` when an epoch ends or is closed.
+        explain: Whether to call `report` also with an :class:`~batchup_ng.Explanation`, made without a trial. An epoch
+            with too few batches to explain has none.
 
     The wait for the first batch counts separately, because workers may have to start. If a framework fetches batches
     ahead on its own thread, that thread does the waiting: watch the object that your own loop iterates over.
@@ -65,28 +69,35 @@ def watch(batches: Any, report: Callable[[EpochWait], object] = print) -> Any:
     """
     if not callable(report):
         raise ArgumentTypeError(f"report must be a function, such as print or a_list.append, not {report!r}")
+    explain = validation.true_or_false("explain", explain)
     if isinstance(batches, Loader):
-        return batches.view(lambda iterator: WatchedIterator(iterator, iterator.epoch, report, iterator.start_seconds))
+        return batches.view(lambda iterator: _watched(iterator, iterator.epoch, report, explain))
     if isinstance(batches, Iterator):
-        return WatchedIterator(batches, getattr(batches, "epoch", 0), report, getattr(batches, "start_seconds", 0.0))
+        return _watched(batches, getattr(batches, "epoch", 0), report, explain)
     if isinstance(batches, Iterable):
-        return Watched(batches, report)
+        return Watched(batches, report, explain)
     raise ArgumentTypeError(f"batches must be a Loader or something to iterate over, not a {type(batches).__name__}")
+
+
+def _watched(iterator: Any, epoch: int, report: Callable[[Any], object], explain: bool) -> WatchedIterator:
+    return WatchedIterator(iterator, epoch, report, getattr(iterator, "start_seconds", 0.0), explain)
 
 
 class Watched:
     """An object to iterate over repeatedly, watched each time; it has the other attributes of `batches`."""
 
-    def __init__(self, batches: Iterable[Any], report: Callable[[EpochWait], object]) -> None:
+    def __init__(self, batches: Iterable[Any], report: Callable[[Any], object], explain: bool) -> None:
         self._batches = batches
         self._report = report
+        self._explain = explain
         self._epochs = 0
 
     def __iter__(self) -> WatchedIterator:
         self._epochs += 1
         began = time.perf_counter()
         iterator = iter(self._batches)
-        return WatchedIterator(iterator, self._epochs - 1, self._report, time.perf_counter() - began)
+        opening = time.perf_counter() - began
+        return WatchedIterator(iterator, self._epochs - 1, self._report, opening, self._explain)
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]  # raises TypeError if there is no length
@@ -101,9 +112,10 @@ class WatchedIterator(IteratorView):
     """An iterator of one epoch that measures the duration of each ``next``; `opening` seconds count too."""
 
     def __init__(
-        self, iterator: Iterator[Any], epoch: int, report: Callable[[EpochWait], object], opening: float = 0.0
+        self, iterator: Iterator[Any], epoch: int, report: Callable[[Any], object], opening: float, explain: bool
     ) -> None:
         super().__init__(iterator)
+        self._explain = explain
         self._report = [report]  # until one of the threads that share this takes it
         self._number = epoch
         self._batches = 0
@@ -149,3 +161,9 @@ class WatchedIterator(IteratorView):
             except IndexError:
                 return
             report(EpochWait(self._number, self._batches, seconds, self._waited, self._first))
+            if self._explain:
+                explanation = None
+                with contextlib.suppress(ArgumentError, ArgumentTypeError):  # nothing was measured, or too little
+                    explanation = explain_batches(self._iterator, trial=False)
+                if explanation is not None:
+                    report(explanation)

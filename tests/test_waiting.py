@@ -49,6 +49,23 @@ def test_each_epoch_of_a_loader_is_reported() -> None:
     assert [(wait.epoch, wait.batches) for wait in waits] == [(5, 5), (6, 5), (7, 1)]
 
 
+def test_each_epoch_is_explained_if_that_is_wanted() -> None:
+    said: list[Any] = []
+    with bu.Loader([np.arange(200)], 4, pool="serial") as loader:
+        watched = bu.watch(loader, said.append, explain=True)
+        for _ in range(2):
+            assert len(list(watched)) == 50
+        next(iter(watched))
+    assert [type(each) for each in said] == [bu.EpochWait, bu.Explanation] * 3
+    assert said[1].batches > 20
+    said.clear()
+    assert list(bu.watch([1, 2, 3], said.append, explain=True)) == [1, 2, 3]
+    assert [type(each) for each in said] == [bu.EpochWait]
+    with bu.Loader([np.arange(8)], 4, pool="serial") as loader:
+        list(bu.watch(loader, said.append, explain=True))
+    assert [type(each) for each in said] == [bu.EpochWait] * 2
+
+
 def test_what_another_library_iterates_over(capsys: pytest.CaptureFixture[str]) -> None:
     watched = bu.watch([1, 2, 3])
     assert len(watched) == 3
