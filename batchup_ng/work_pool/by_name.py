@@ -25,14 +25,15 @@ POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
 
 
 def pool_of_loader(kind: str, workers: int | None, why: str = "") -> AbstractWorkerPool:
-    """Return the pool of a loader of this kind, which was chosen because of `why`. Log that.
+    """Return the pool of a loader of this kind. Log the reason `why` it was chosen, if it was.
 
     Without a number of workers, loaders share a pool.
 
     A loader that starts on a thread of a pool gets a pool of its own. The task of that thread waits for the loader's
     batches, so it must not keep their workers.
     """
-    log.note("a loader takes pool=%r, workers=%r%s", kind, workers, f": {why}" if why else "")
+    if why:
+        log.note("pool='auto' chose %r: %s", kind, why)
     surroundings: Any = None
     if kind != "serial" and workers is None and getattr(current, "workers", None) is None:
         surroundings = worker_count(None) if kind == "threads" else _surroundings_of_processes()
