@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..meters.batch_times import BatchTimes, Meter, made_between
+from ..meters.batch_times import BatchTimes, Meter, made_between, values_of
 from ..meters.stopwatch import PACKING, Made
 
 ENOUGH_OF_AN_EPOCH = 30
@@ -162,16 +162,14 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
         arrived = np.clip(settled, asked, taken)
         wait, take = arrived - asked, taken - arrived
     converted, ahead = np.zeros(len(kept)), False
-    if meter.handed_out:  # the thread ahead of the loop does the waiting above, and not the loop
-        loop = np.array(meter.handed_out)[-len(kept) :]
-        ahead = len(loop) > FEWEST
-        if ahead:
-            waits, steps = loop[:, 1] - loop[:, 0], np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
-            steps[-1] = np.median(steps[:-1])
-            wait, step = np.resize(waits, len(kept)), np.resize(np.maximum(steps, 0.0), len(kept))
-            take = np.zeros(len(kept))
+    if len(handed_out := values_of(meter.handed_out)) > FEWEST:  # a thread ahead of the loop did the waiting above
+        ahead, loop = True, np.array(handed_out[-len(kept) :], np.float64)
+        steps = np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
+        steps[np.append(loop[1:, 2] > 0, True)] = np.median(steps[:-1])  # the user's work between epochs
+        wait, step = np.resize(loop[:, 1] - loop[:, 0], len(kept)), np.resize(np.maximum(steps, 0.0), len(kept))
+        take = np.zeros(len(kept))
     else:
-        of_views = float(sum(np.mean(seconds) for seconds in meter.converted.values() if seconds))
+        of_views = float(sum(np.mean(values_of(seconds)) for seconds in [*meter.converted.values()]))
         converted = np.minimum(np.full(len(kept), of_views), step)
         step = step - converted
     names = sorted({name for how in made for name in how.maps} - {PACKING})
@@ -180,7 +178,7 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     make = np.array([how.seconds for how in made])
     cpu = np.array([how.cpu for how in made])
     overlap = _overlap(taken, taken + step + converted, [made_between(*each) for each in zip(kept, made, strict=True)])
-    of_loop = [each for each in meter.steps if each.seconds > 0]
+    of_loop = [each for each in values_of(meter.steps) if each.seconds > 0]
     loop_cpu = _share([(each.cpu, each.seconds) for each in of_loop])
     if setting.kind == "threads" and not np.isnan(cpu).all():
         loop_cpu = max(0.0, loop_cpu - float(overlap.mean() * np.nanmean(cpu) / max(make.mean(), 1e-9)))

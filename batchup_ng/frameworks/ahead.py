@@ -129,7 +129,7 @@ class AheadIterator(IteratorView):
                 self._left = time.perf_counter()
                 self._waited += self._left - began
                 if self._meter is not None:
-                    self._meter.handed_out.append((began, self._left))
+                    self._meter.handed_out.append((began, self._left, at[0] == 0))
                 handed = (at[0] + 1, progress)
                 self._work.at = handed
                 return batch

@@ -81,7 +81,8 @@ class Meter:
         steps: The work of the loop between some of the batches.
         converted: Seconds that each function after the pool took for the latest batches, by name. They are part of a
             ``next`` of the loop, or of a thread ahead of it.
-        handed_out: When the loop asked for a batch, and when it got it, where a thread converts batches ahead of it.
+        handed_out: If a thread converts batches ahead of the loop: when the loop asked for a batch, when it got it, and
+            whether it was the first of an iterator.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -91,7 +92,7 @@ class Meter:
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
         self.steps: collections.deque[Step] = collections.deque(maxlen=LATEST)
         self.converted: dict[str, collections.deque[float]] = {}
-        self.handed_out: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
+        self.handed_out: collections.deque[tuple[float, float, bool]] = collections.deque(maxlen=LATEST)
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
 
     def asked(self) -> bool:
@@ -125,11 +126,16 @@ class Meter:
 
     def latest(self) -> list[BatchTimes]:
         """Return the times of the latest batches, oldest first."""
-        while True:
-            try:
-                return [BatchTimes(*times) for times in tuple(self._latest)]
-            except RuntimeError:  # another thread has added one
-                continue
+        return [BatchTimes(*times) for times in values_of(self._latest)]
+
+
+def values_of(values: collections.deque[Any]) -> list[Any]:
+    """Return the values, to which another thread may append at any time."""
+    while True:
+        try:
+            return list(values)
+        except RuntimeError:  # it has appended one
+            continue
 
 
 def metrics(meter: Meter, workers: int) -> dict[str, float]:

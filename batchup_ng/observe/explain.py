@@ -10,7 +10,6 @@ from ..errors import ArgumentTypeError
 from ..explanation.explanation import Explanation
 from ..loader import Loader
 from ..work_pool.explaining import explained
-from ..work_pool.parallel import ParallelNode
 
 
 @validation.known_names({})
@@ -37,4 +36,4 @@ def explain(batches: Any, *, trial: bool = True, try_it: bool = False) -> Explan
             f"pass what your loop iterates over"
         )
     node, options = inner.made_of
-    return explained(node if isinstance(node, ParallelNode) else None, options, trial, try_it)
+    return explained(node, options, trial, try_it)

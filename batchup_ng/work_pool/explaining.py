@@ -51,17 +51,17 @@ SHOWN_NAMES = 3
 """Number of samples of a slow batch that are named."""
 
 
-def explained(node: ParallelNode | None, options: EpochOptions, trial: bool, try_it: bool = False) -> Explanation:
-    """Return the explanation of the batches that a pool made of a source. `options` are those of the epoch under way.
+def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = False) -> Explanation:
+    """Return the explanation of the batches that the pool of a node made. `options` are those of the epoch under way.
 
     Raises:
         ArgumentError: too few batches were measured.
     """
-    meter = None if node is None else node.meter
-    if node is None or meter is None:
+    meter = node.meter if isinstance(node, ParallelNode) else None
+    if meter is None:
         raise ArgumentError(
-            "nothing was measured; loop over the loader first, and leave measure=False out (a source that only streams "
-            "is not measured)"
+            "nothing was measured; call it after or in a loop over the loader, before close(), and leave measure=False "
+            "out; a source that only streams is not measured"
         )
     source, pool = node.source, node.pool
     kind = next((KINDS[each.__name__] for each in type(pool).__mro__ if each.__name__ in KINDS), "processes")

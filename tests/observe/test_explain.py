@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.explanation.verdict import CAUSES
+from batchup_ng.frameworks.ahead import AheadIterator
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
@@ -83,8 +85,30 @@ def test_too_little_to_go_by_is_an_error() -> None:
             pass
         with raises(bu.ArgumentError):
             loader.explain()
+    with bu.Loader(bu.IteratorDataSource(iter([(np.arange(3),)] * 20)), 3, pool="serial") as loader:
+        batches = iter(loader)
+        next(batches)
+        for each in (loader, batches):
+            with raises(bu.ArgumentError):
+                bu.explain(each)
     with raises(bu.ArgumentTypeError):
         bu.explain([1, 2])
+
+
+def test_another_thread_may_ask_at_any_time(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader(bu.ArrayDataSource([np.arange(40_000)]), SIZE, pool=pools[0]) as loader:
+        batches = iter(loader)
+        for _ in zip(range(50), batches, strict=False):
+            pass
+        done = threading.Event()
+        thread = threading.Thread(target=lambda: ([None for _ in batches], done.set()))
+        thread.start()
+        asked = 0
+        while not done.is_set() and asked < 20:
+            loader.explain(trial=False)
+            asked += 1
+        thread.join()
+    assert asked
 
 
 def test_an_iterator_and_what_an_adapter_makes_of_it_are_explained(pools: list[AbstractWorkerPool]) -> None:
@@ -99,6 +123,18 @@ def test_an_iterator_and_what_an_adapter_makes_of_it_are_explained(pools: list[A
             pass
         assert bu.explain(view, trial=False).stages["loop: convert"]["mean"] >= 0.5
         assert loader.explain(trial=False).verdict.cause in ("conversion", "tiny")
+
+
+def test_the_waits_are_those_of_the_loop_if_a_thread_converts_ahead_of_it() -> None:
+    with bu.Loader(source(), SIZE, pool="serial") as loader:
+        view = loader.view(lambda iterator: AheadIterator(iterator, lambda batch: (nap(batch[0]),)))
+        for _ in range(2):
+            for _ in view:
+                time.sleep(0.003)
+            time.sleep(0.5)
+        told = loader.explain(trial=False)
+    assert told.stages["loop: step"]["p50"] >= 3
+    assert told.stages["loop: step"]["mean"] < 100  # without the pause between the epochs
 
 
 class Tags(HTMLParser):
