@@ -6,6 +6,9 @@ The library does not import ``logging``, which takes some milliseconds. A progra
 from __future__ import annotations
 
 import sys
+import traceback
+
+from .error_context import raise_if_of_signal_handler
 
 NAME = "batchup_ng"
 
@@ -13,8 +16,13 @@ NAME = "batchup_ng"
 def note(message: str, *args: object) -> None:
     """Log a message of level INFO, with arguments for its ``%`` placeholders.
 
-    Call it without a lock that a handler could want.
+    An exception of a handler is printed and costs nothing else. Call it without a lock that a handler could want.
     """
     logging = sys.modules.get("logging")
-    if logging is not None:
+    if logging is None:
+        return
+    try:
         logging.getLogger(NAME).info(message, *args)
+    except Exception as error:
+        raise_if_of_signal_handler(error)
+        traceback.print_exc()

@@ -69,6 +69,26 @@ def pids(pool: bu.WorkerProcessPool) -> list[int]:
     return [int(pid) for (batch,) in source.batch_iterator(1) for pid in batch]
 
 
+def test_a_handler_that_raises_costs_only_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("of the handler")
+
+    handler, logger = Raises(), logging.getLogger("batchup_ng")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with bu.WorkerProcessPool(1) as pool:
+            pid = pids(pool)[0]
+            os.kill(pid, signal.SIGKILL)
+            assert len(pids(pool)) == 2
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert "of the handler" in capsys.readouterr().err
+
+
 def test_an_answer_of_other_data_is_logged(said: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     for stop in (10, 10, 11):
