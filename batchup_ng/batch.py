@@ -176,32 +176,18 @@ def _native(dtype: Any) -> Any:
 
 
 def _check_lists(parts: Sequence[Any]) -> None:
-    """Refuse lists of arrays that differ in dtype or number of axes, and arrays of single values beside lists.
+    """Refuse lists and arrays whose samples are arrays of different dtypes.
 
-    A map of samples gives an array for some batches and a list for others. So an array of arrays and a list of arrays
-    pass.
+    Nothing else is compared. A map of samples gives an array for some batches and a list for others, and a list may
+    hold None, or images with and without channels: these would be refused in some batches and not in others.
     """
-    lists = [part for part in parts if isinstance(part, list)]
-    for part in parts if lists else ():
-        if not isinstance(part, list) and (
-            len(part.shape) < 2 or any(len(one) and not hasattr(one[0], "shape") for one in lists)
-        ):
+    kinds = list(dict.fromkeys(kind for part in parts if (kind := kind_of_samples(part)) is not None and kind[1]))
+    for dtype, _ in kinds[1:]:
+        if dtype != kinds[0][0] and not as_text(kinds[0][0], dtype):
             raise MapResultError(
-                f"the sources that were joined give a list and an array of {part.dtype} for one column; let both give "
-                f"arrays, by pad(...) for sequences, or map(fn, on=...)"
+                f"the sources that were joined have samples of {kinds[0][0]} and of {dtype}; map them to one, as by "
+                f"[x.astype(...) for x in column]"
             )
-    kinds = list(dict.fromkeys(kind for part in parts if (kind := kind_of_samples(part)) is not None))
-    for dtype, axes in kinds[1:]:
-        first, first_axes = kinds[0]
-        if (dtype != first and not as_text(first, dtype)) or axes != first_axes:
-            raise MapResultError(
-                f"the sources that were joined have samples of {_kind_words(*kinds[0])} and of "
-                f"{_kind_words(dtype, axes)}; map them to one, as by [x.astype(...) for x in column]"
-            )
-
-
-def _kind_words(dtype: Any, axes: int) -> str:
-    return f"{dtype} with {axes} {'axis' if axes == 1 else 'axes'}"
 
 
 def _check_one(shapes: Collection[Any], dtypes: Collection[Any]) -> None:

@@ -282,12 +282,31 @@ def test_lists_that_a_map_makes_are_compared_with_what_is_known(kind: str, pools
                 list(each.batch_iterator(N, on_error="skip"))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OTHER_LISTS if kind != "an array, a list of arrays"])
+@pytest.mark.parametrize("kind", ["dtype of lists", "lists, an array of rows"])
 def test_lists_that_no_part_shows_are_compared_in_batches_of_several_parts(kind: str) -> None:
     one, other = [arrays(X).map(functools.partial(chosen, column), on=0) for column in OTHER_LISTS[kind]]
     for source in (one.concat(other), opaque(other).concat(one)):
         with raises(MapResultError):
             list(source.batch_iterator(2 * N, on_error="skip"))
+
+
+MIXED_LISTS: dict[str, tuple[Any, Any]] = {
+    "images with and without channels": 2 * ([*lists("u1", 4)[:3], *lists("u1", 4, 3)[3:]],),
+    "None, and an array by chance": ([None] * N, np.zeros((N, 2))),
+    "None and arrays, an array by chance": ([None, *lists("f8")[1:]], np.zeros((N, 2))),
+    "texts, numbers": ([f"{i}" for i in X], X),
+    "dicts, rows": ([{"i": i} for i in X], np.zeros((N, 2))),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED_LISTS)
+def test_no_batch_is_refused_by_chance(kind: str) -> None:
+    one, other = [arrays(X).map(functools.partial(chosen, column), on=0) for column in MIXED_LISTS[kind]]
+    for source in (one.concat(other), other.concat(one), one.concat(one)):
+        expected = sorted(str(value) for (column,) in source.batch_iterator(1) for value in column)
+        for size in (2, 4, N, 2 * N):
+            batches = source.batch_iterator(size, shuffle=4)
+            assert sorted(str(value) for (column,) in batches for value in column) == expected
 
 
 def chosen(column: Any, rows: np.ndarray) -> Any:
