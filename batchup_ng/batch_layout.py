@@ -170,20 +170,32 @@ def _owners(column: Any) -> set[int]:
         rows += column
     for row in rows:  # a loop, because lists have many
         if isinstance(row, np.ndarray):
-            while (base := row.base) is not None:
-                row = base
-                if not isinstance(row, np.ndarray):
-                    break
-            owners.add(id(row))
+            owners.add(_owner(row))
         elif type(row) in _PLAIN:
             continue
         elif tensors.is_tensor(row):
             owners.add(row.untyped_storage().data_ptr())
         elif isinstance(row, (tuple, dict)) or (type(row) is list and row is not column):
-            owners = owners.union(*map(_owners, row.values() if isinstance(row, dict) else row))
+            parts = list(row.values() if isinstance(row, dict) else row)
+            if type(row) is list:
+                owners.add(id(row))
+            if not _PLAIN.issuperset(map(type, parts)):
+                owners = owners.union(*map(_owners, parts))
         else:
             owners.add(id(row))
     return owners
+
+
+def _owner(array: Any) -> int:
+    """Return a number for the memory that an array is a view of: its address, or the identity of what holds it."""
+    while (base := array.base) is not None:
+        if tensors.is_tensor(base):
+            return int(base.untyped_storage().data_ptr())
+        inner = base if isinstance(base, np.ndarray) else getattr(base, "base", None)  # of `as_strided`
+        if not isinstance(inner, np.ndarray):
+            return id(base.obj if isinstance(base, memoryview) else base)
+        array = inner
+    return int(array.__array_interface__["data"][0])
 
 
 def _share(a: Any, b: Any) -> bool:
@@ -191,7 +203,8 @@ def _share(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.may_share_memory(a, b)
     if type(a) is list and type(b) is list and a is not b:
-        return any(map(_share, a, b))
+        same = {id(row) for row in a if type(row) not in _PLAIN}
+        return any(map(_share, a, b)) or any(id(row) in same for row in b)
     return type(a) not in _PLAIN and not _owners(a).isdisjoint(_owners(b))
 
 

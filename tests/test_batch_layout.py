@@ -316,6 +316,11 @@ def row_views(x: np.ndarray) -> list[np.ndarray]:
     return list(x)
 
 
+def twice_from(memory: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    first, second = (np.frombuffer(memory).reshape(shape) for _ in range(2))
+    return first, second
+
+
 ALIKE: dict[str, Any] = {
     "one array": lambda x: (x, x),
     "a view": lambda x: (x, x[:]),
@@ -326,6 +331,10 @@ ALIKE: dict[str, Any] = {
     "lists of the same arrays": lambda x: (rows := row_views(x), list(rows)),
     "lists of views": lambda x: (row_views(x), [row[1:] for row in row_views(x)]),
     "an array and its rows": lambda x: (x, row_views(x)),
+    "rolled lists": lambda x: (rows := row_views(x), rows[1:] + rows[:1]),
+    "a sliding window": lambda x: (x, np.lib.stride_tricks.sliding_window_view(x, 2, axis=1)),
+    "views of a bytearray": lambda x: twice_from(bytearray(x.tobytes()), x.shape),
+    "views of a memoryview": lambda x: twice_from(memoryview(bytearray(x.tobytes())), x.shape),
     "new arrays": lambda x: (x + 1, x + 2),
     "new lists": lambda x: ([row + 1 for row in x], [row + 2 for row in x]),
 }
@@ -350,6 +359,28 @@ def test_a_map_that_writes_to_a_column_changes_no_other(kind: str, pools: list[A
         if isinstance(batch, dict) and "f" in batch:
             np.testing.assert_equal(batch["f"], x)
     assert x.tolist() == np.arange(24.0).reshape(6, 4).tolist()
+
+
+def test_a_tensor_beside_the_array_whose_memory_it_has_comes_apart() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = np.ones((4, 2), np.float32)
+    tensor = torch.ones(4, 2)
+    for batch in ((x, torch.from_numpy(x)), (tensor, tensor.numpy()), (tensor.numpy(), tensor.numpy())):
+        first, second = apart(batch, ())
+        first *= 0
+        assert float(second.sum()) == 8.0
+        first += 1
+
+
+def test_lists_of_many_numbers_are_not_looked_through() -> None:
+    tokens = [list(range(1000)) for _ in range(10)]
+    looked: list[Any] = []
+    sys.setprofile(lambda frame, event, argument: looked.append(frame) if event == "call" else None)
+    try:
+        assert apart((tokens, [list(each) for each in tokens]), ())
+    finally:
+        sys.setprofile(None)
+    assert len(looked) < 1000
 
 
 def test_what_a_map_returns_is_copied_only_if_columns_share_memory() -> None:
