@@ -60,7 +60,12 @@ class ContactSheet:
         """
         where = validation.path_text("path", path)
         kind = os.path.splitext(where)[1].lower().removeprefix(".") or "png"
-        replace_bytes(where, file_of(self.figure, kind))
+        content = file_of(self.figure, kind)
+        if os.path.exists(where) and not os.path.isfile(where):  # a device or a pipe, which cannot be replaced
+            with open(where, "wb") as file:
+                file.write(content)
+        else:
+            replace_bytes(where, content)
 
     def _repr_png_(self) -> bytes:
         return file_of(self.figure, "png")
