@@ -65,6 +65,8 @@ class Change(NamedTuple):
 
 def advised(evidence: Evidence, verdict: Verdict) -> list[Advice]:
     """Return the changes that help most; first those that answer the cause of the verdict."""
+    if verdict.cause == "short_epochs":
+        return []
     interval = evidence.interval
     modelled = max(model.pipeline(evidence).seconds_per_batch(), 1e-9)
     found: list[tuple[bool, Advice]] = []

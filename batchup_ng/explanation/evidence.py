@@ -123,6 +123,11 @@ class Evidence:
         return float(1.0 - np.sum(self.step) / total) if total > 0 else 0.0
 
     @property
+    def batches_per_epoch(self) -> float:
+        """How many of the batches belong to one epoch, on average."""
+        return len(self.epoch) / len(np.unique(self.epoch))
+
+    @property
     def busy_share(self) -> float:
         """Share of the time that the workers made batches."""
         span = max(self.end - self.begin, 1e-9)
@@ -155,6 +160,7 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     step[-1] = np.median(step[:-1])
     step = np.maximum(step, 0.0)
     step[:-1][np.diff([times.epoch for times in kept]) != 0] = np.median(step)  # the user's work between epochs
+    _leave_out(values_of(meter.pauses), step, taken[:-1], asked[1:])
     inside = taken - asked
     if setting.kind == "serial":
         wait, take = inside, np.zeros(len(kept))
@@ -166,6 +172,7 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
         ahead, loop = True, np.array(handed_out[-len(kept) :], np.float64)
         steps = np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
         steps[np.append(loop[1:, 2] > 0, True)] = np.median(steps[:-1])  # the user's work between epochs
+        _leave_out(values_of(meter.pauses), steps, loop[:-1, 1], loop[1:, 0])
         wait, step = np.resize(loop[:, 1] - loop[:, 0], len(kept)), np.resize(np.maximum(steps, 0.0), len(kept))
         take = np.zeros(len(kept))
     else:
@@ -208,6 +215,12 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
         alone=alone,
         ahead=ahead,
     )
+
+
+def _leave_out(pauses: list[tuple[float, float]], step: np.ndarray, begin: np.ndarray, end: np.ndarray) -> None:
+    """Replace the steps that contain a pause by the median. They last from `begin` to `end`, except the last one."""
+    for since, to in pauses:
+        step[:-1][(begin <= since) & (to <= end)] = np.median(step)
 
 
 def _transfer(kept: list[BatchTimes], made: list[Made]) -> np.ndarray:

@@ -40,6 +40,9 @@ TINY_SECONDS, TINY_BYTES = 300e-6, 1_000_000
 SLOW, FEW = 4.0, 0.2
 """A batch that takes so many times the median is slow; share of the batches below which slow ones are the exception."""
 
+SHORT_EPOCH = 10
+"""Batches of an epoch below which its begin counts, which the model does not contain."""
+
 NEAR = 0.75
 """If a shared resource (CPUs, the lock) is used for this share of the time between two batches, it sets the pace."""
 
@@ -68,6 +71,7 @@ CAUSES = {
     "neighbours": "other programs on the CPUs",
     "lock_loop": "threads that hold the interpreter's lock, which the loop needs",
     "tiny": "batches so small that handing them over takes longer than making them",
+    "short_epochs": "epochs of few batches",
     "serial": "a pool that makes each batch in the loop's next()",
     "conversion": "a function of a view or an adapter, on the loop's thread",
     "consumer_map": "a map after the pool, on the loop's thread",
@@ -89,6 +93,9 @@ def judged(evidence: Evidence) -> Verdict:
     if share < LITTLE or (share < RATHER_LITTLE and evidence.loop_queued > QUEUED):
         asked = [_first_epoch, _loop_without_cpu, _loop_slowed]
         otherwise = "loop", f"{_hardly(evidence)}. The loop sets the pace; faster data would not be noticed.", "high"
+    elif evidence.batches_per_epoch < SHORT_EPOCH:
+        few = f"An epoch has {evidence.batches_per_epoch:.0f} batches, and its begin takes longer than a batch"
+        return Verdict("short_epochs", f"{few}. Loader(source.repeat(n), ...) makes one epoch of n.", "fair")
     elif evidence.setting.kind == "serial":
         asked = [_tiny]
         made = in_seconds(mean(evidence.make))

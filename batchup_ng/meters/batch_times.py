@@ -83,6 +83,7 @@ class Meter:
             ``next`` of the loop, or of a thread ahead of it.
         handed_out: If a thread converts batches ahead of the loop: when the loop asked for a batch, when it got it, and
             whether it was the first of an iterator.
+        pauses: Begin and end of explanations, which are no work of the loop.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -93,6 +94,7 @@ class Meter:
         self.steps: collections.deque[Step] = collections.deque(maxlen=LATEST)
         self.converted: dict[str, collections.deque[float]] = {}
         self.handed_out: collections.deque[tuple[float, float, bool]] = collections.deque(maxlen=LATEST)
+        self.pauses: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
 
     def asked(self) -> bool:

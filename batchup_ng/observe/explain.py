@@ -22,7 +22,7 @@ def explain(batches: Any, *, trial: bool = True, try_it: bool = False) -> Explan
         try_it: As for a loader.
 
     Raises:
-        ArgumentError: fewer than 8 batches were measured.
+        ArgumentError: fewer than 8 batches were measured, or no pool makes them.
         ArgumentTypeError: `batches` is neither of these.
     """
     if isinstance(batches, Loader):

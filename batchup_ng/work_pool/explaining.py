@@ -77,6 +77,7 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
         free_bytes=BUDGET.free(),
         consumer_maps=tuple(each.name_in_meters for each in node.maps if isinstance(each, MapNode)),
     )
+    began = time.monotonic()
     alone = made_alone(node, options) if trial else None
     found = gathered(meter, setting, alone)
     if found is None:
@@ -93,6 +94,7 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
     told = Explanation(found, name_of)
     if try_it and told.advice:
         told.tried = tried(node, options, kind, told)
+    meter.pauses.append((began, time.monotonic()))
     return told
 
 
@@ -133,7 +135,7 @@ def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanatio
     n_ahead = advice.options.get("buffer", max(node.buffer_asked, (workers or 1) + 1))
     n_bytes = checked_bytes(advice.options.get("buffer_bytes"))
     counted, seconds = 0, 0.0
-    with POOLS[pool_kind](workers) as pool:
+    with globals_kept(), POOLS[pool_kind](workers) as pool:
         epoch = prepare(ParallelNode(source, pool, n_ahead, buffer_bytes=n_bytes, on_error=node.setup.policy), options)
         with BatchIterator(epoch, start(epoch)) as iterator:
             began = last = time.monotonic()
