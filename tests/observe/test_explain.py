@@ -25,6 +25,11 @@ def nap(x: np.ndarray) -> np.ndarray:
     return x
 
 
+def draws(x: np.ndarray) -> np.ndarray:
+    np.random.random()
+    return nap(x)
+
+
 def source() -> bu.ArrayDataSource:
     return bu.ArrayDataSource([np.arange(N)])
 
@@ -137,6 +142,22 @@ def test_the_waits_are_those_of_the_loop_if_a_thread_converts_ahead_of_it() -> N
     assert told.stages["loop: step"]["mean"] < 100  # without the pause between the epochs
 
 
+def test_explanations_are_no_work_of_the_loop() -> None:
+    with bu.Loader(source().map(nap, on=0), SIZE, pool="serial") as loader:
+        shares = [loader.explain().wait_share for number, _ in enumerate(loader) if number in (40, 60, 80)]
+    assert min(shares) > 0.5
+
+
+def test_epochs_of_few_batches_are_named_as_such(pools: list[AbstractWorkerPool]) -> None:
+    with bu.Loader(bu.ArrayDataSource([np.arange(8)]).map(nap, on=0), 4, pool=pools[0]) as loader:
+        for _ in range(20):
+            assert len(list(loader)) == 2
+        told = loader.explain(trial=False)
+    assert told.verdict.cause == "short_epochs"
+    assert "2 batches" in told.verdict.sentence
+    assert told.advice == []
+
+
 class Tags(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -166,10 +187,12 @@ def test_a_page_has_no_markup_of_others(tmp_path: Path) -> None:
 
 
 def test_the_first_advice_can_be_tried(pools: list[AbstractWorkerPool]) -> None:
-    with bu.Loader(source().map(nap, on=0), SIZE, pool="serial") as loader:
+    with bu.Loader(source().map(draws, on=0), SIZE, pool="serial") as loader:
         for _ in loader:
             pass
+        np.random.seed(3)
         told = loader.explain(try_it=True)
+        assert np.random.randint(10**6) == np.random.RandomState(3).randint(10**6)
     if told.advice:  # on a busy machine, none may be worth it
         assert told.tried.startswith(("Tried: the first change gave", "The first change"))
         assert told.tried in str(told)
