@@ -83,7 +83,6 @@ class Evidence:
         begin, end: When the first of them was asked for and the last taken.
         setting: Facts that are not times.
         alone: The times of a batch of a copy; None if nothing was tried.
-        ahead: Whether a thread takes and converts the batches ahead of the loop.
     """
 
     wait: np.ndarray
@@ -109,7 +108,6 @@ class Evidence:
     overlap: np.ndarray
     setting: Setting
     alone: Alone | None = None
-    ahead: bool = False
 
     @property
     def interval(self) -> float:
@@ -167,9 +165,9 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     else:
         arrived = np.clip(settled, asked, taken)
         wait, take = arrived - asked, taken - arrived
-    converted, ahead = np.zeros(len(kept)), False
+    converted = np.zeros(len(kept))
     if len(handed_out := values_of(meter.handed_out)) > FEWEST:  # a thread ahead of the loop did the waiting above
-        ahead, loop = True, np.array(handed_out[-len(kept) :], np.float64)
+        loop = np.array(handed_out[-len(kept) :], np.float64)
         steps = np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
         steps[np.append(loop[1:, 2] > 0, True)] = np.median(steps[:-1])  # the user's work between epochs
         _leave_out(values_of(meter.pauses), steps, loop[:-1, 1], loop[1:, 0])
@@ -213,7 +211,6 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
         overlap=overlap,
         setting=setting,
         alone=alone,
-        ahead=ahead,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -19,7 +18,7 @@ from ..data_source.epoch.opening import epoch_plan, prepare, start
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..display import in_seconds
-from ..error_context import raise_if_of_signal_handler
+from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError
 from ..explanation import Explanation
 from ..explanation.evidence import FEWEST, Alone, Setting, gathered
@@ -78,24 +77,26 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
         consumer_maps=tuple(each.name_in_meters for each in node.maps if isinstance(each, MapNode)),
     )
     began = time.monotonic()
-    alone = made_alone(node, options) if trial else None
-    found = gathered(meter, setting, alone)
-    if found is None:
+    if gathered(meter, setting) is None:
         raise ArgumentError(f"too few batches were measured; loop over at least {FEWEST} and call it again")
 
     def name_of(epoch: int, number: int) -> str:
-        with contextlib.suppress(Exception):
+        with unless_of_signal_handler():
             plan = epoch_plan(source, dataclasses.replace(options, epoch=epoch, numbered=True))
             rows = plan[number].rows
             if isinstance(rows, np.ndarray):
                 return _names(source, rows)
         return ""
 
-    told = Explanation(found, name_of)
-    if try_it and told.advice:
-        told.tried = tried(node, options, kind, told)
-    meter.pauses.append((began, time.monotonic()))
-    return told
+    try:
+        found = gathered(meter, setting, made_alone(node, options) if trial else None)
+        assert found is not None
+        told = Explanation(found, name_of)
+        if try_it and told.advice:
+            told.tried = tried(node, options, kind, told)
+        return told
+    finally:
+        meter.pauses.append((began, time.monotonic()))
 
 
 def made_alone(node: ParallelNode, options: EpochOptions) -> Alone | None:
@@ -131,7 +132,11 @@ def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanatio
     pool_kind, workers = advice.options.get("pool", kind), advice.options.get("workers", node.pool.at_once)
     if pool_kind not in POOLS:
         return f"The first change was not tried: it needs a pool of {pool_kind}."
-    source, options = copy_to_try((node.source, options))
+    try:
+        source, options = copy_to_try((node.source, options))
+    except Exception as error:
+        raise_if_of_signal_handler(error)
+        return f"The first change was not tried: the source cannot be copied ({type(error).__name__})."
     n_ahead = advice.options.get("buffer", max(node.buffer_asked, (workers or 1) + 1))
     n_bytes = checked_bytes(advice.options.get("buffer_bytes"))
     counted, seconds = 0, 0.0
@@ -154,7 +159,7 @@ def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanatio
 
 
 def _bytes_of_epoch(source: Any, options: EpochOptions, of_batch: int) -> float:
-    with contextlib.suppress(Exception):
+    with unless_of_signal_handler():
         return float(of_batch * source.num_samples() / options.batch_size)
     return math.nan
 

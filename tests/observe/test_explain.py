@@ -142,6 +142,21 @@ def test_the_waits_are_those_of_the_loop_if_a_thread_converts_ahead_of_it() -> N
     assert told.stages["loop: step"]["mean"] < 100  # without the pause between the epochs
 
 
+def test_a_source_that_cannot_be_copied_is_explained_all_the_same() -> None:
+    lock = threading.Lock()
+
+    def held(x: np.ndarray) -> np.ndarray:
+        with lock:
+            return nap(x)
+
+    with bu.Loader(source().map(held, on=0), SIZE, pool="serial") as loader:
+        for _ in loader:
+            pass
+        told = loader.explain(try_it=True)
+    assert told.verdict.cause == "serial"
+    assert not told.advice or "cannot be copied" in told.tried or "your code" in told.tried
+
+
 def test_explanations_are_no_work_of_the_loop() -> None:
     with bu.Loader(source().map(nap, on=0), SIZE, pool="serial") as loader:
         shares = [loader.explain().wait_share for number, _ in enumerate(loader) if number in (40, 60, 80)]
