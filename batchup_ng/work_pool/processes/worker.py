@@ -13,6 +13,7 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,7 @@ def main(fd: int, life_fd: int, arena_fd: int, threads: int, memory: int = 0) ->
     ignore_interrupts()
     BUDGET.set_limit(memory or None)
     parent_death.hang_on(life_fd)
+    give_way()
     with socket.socket(fileno=fd) as sock:
         try:
             view = WORKER_CONSTANTS.view = SharedView(SharedFile(arena_fd)) if arena_fd >= 0 else None
@@ -52,6 +54,18 @@ def ignore_interrupts() -> None:
     """Leave Ctrl-C to the pool: it reaches the whole group of processes. It was blocked until now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def give_way() -> None:
+    """Have the system leave the CPU of the loop to the loop when it wakes this process by sending a task.
+
+    By default, Linux wakes the reader of a socket on the CPU of its writer, in the writer's place. Measured: ``next``
+    took 1.8 ms instead of 0.4 ms with maps of 2 ms. Processes of the policy SCHED_BATCH wait for the next tick, or run
+    on another CPU (``sched(7)``). What a map starts inherits the policy.
+    """
+    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(OSError):  # the system refuses it
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 class WorkerLoop:

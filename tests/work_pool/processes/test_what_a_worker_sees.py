@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,7 @@ def look(x):
         "level": logging.getLogger().level, "variable": settings.NAME.get(), "precision": decimal.getcontext().prec,
         "flags": [sys.flags.optimize + sys.flags.bytes_warning, sys.flags.utf8_mode, sys.flags.dev_mode],
         "hash": hash("text"), "omp": os.environ.get("OMP_NUM_THREADS"),
+        "scheduling": os.sched_getscheduler(0),
     })]
 
 source = bu.ArrayDataSource([np.arange(4)]).map(look)
@@ -124,6 +126,7 @@ def of(seen: dict[str, Any], name: str, kinds: tuple[str, ...]) -> Any:
         ("precision", 5, 28),
         ("flags", [1, 1, True], [1, 1, True]),
         ("omp", "2", "1"),
+        ("scheduling", os.SCHED_OTHER, os.SCHED_BATCH),
     ],
 )
 def test_a_worker_sees_what_the_page_says(found: Any, name: str, here: Any, there: Any) -> None:
