@@ -31,6 +31,10 @@ NOTHING_LEFT = NothingLeft()
 """Stands for a batch if lazy filters keep no sample of it. Maps are not called for it, and no loop gets it."""
 
 
+PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
+"""Immutable types."""
+
+
 def length(batch: Any) -> int:
     """Return the number of samples in `batch`, read from its first leaf."""
     while isinstance(batch, (tuple, Mapping)) and batch:
@@ -269,10 +273,14 @@ def given_samples(batch: Any) -> list[Any]:
 
 def nbytes(batch: Any) -> int:
     """Return the bytes of the arrays in `batch`; other leaves count as nothing."""
-    if not isinstance(batch, (tuple, list)):
-        if not isinstance(batch, Mapping):
-            return int(getattr(batch, "nbytes", 0))
-        batch = tuple(batch.values())
+    if isinstance(batch, np.ndarray):
+        return batch.nbytes
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    elif not isinstance(batch, (tuple, list)):
+        return int(getattr(batch, "nbytes", 0))
+    if PLAIN.issuperset(map(type, batch)):  # numbers and texts, which are many
+        return 0
     total = 0
     for part in batch:  # runs for each batch of a pool: a generator would take twice as long
         total += part.nbytes if isinstance(part, np.ndarray) else nbytes(part)

@@ -13,16 +13,17 @@ import copy
 import sys
 from array import array as plain_array
 from collections import deque
-from collections.abc import Collection, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from . import tensors
-from .batch import is_masked
+from .batch import PLAIN, is_masked
 from .errors import MapResultError
 from .memory.leases import FRESH, Buffers, Lease
+from .shared_columns import sharing
 
 
 def _counted(value: Any) -> int:
@@ -37,12 +38,6 @@ _PASSED = _counted([object()])
 (_HELD,) = [getrefcount(part) for part in [object()]]
 """References to an object in a container, in a loop over the container."""
 
-
-_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, np.str_, np.int64, np.float32, np.float64))
-"""Immutable types."""
-
-_COMPARED = 16
-"""How many arrays on the memory of one owner a further one is compared with. If there are more, it is copied."""
 
 _CHANGEABLE = (list, deque, set, bytearray, plain_array)
 """Mutable types of Python, including derived classes."""
@@ -120,99 +115,64 @@ def copied(value: Any) -> Any:
 def apart(batch: Any, before: Any) -> Any:
     """Return the result of a map, with a copy of each column that shares memory with another column.
 
-    Otherwise a map that writes to one column in place would change the other. Rows of lists are compared with the rows
-    of the same number.
-
     Args:
-        batch: A tuple or dict of columns. Anything else is returned unchanged.
-        before: The batch that the map was called with. Its columns are apart already.
+        batch: A tuple or mapping of columns. Anything else is returned unchanged.
+        before: The batch that the map was called with. Its arrays are apart; the map may have changed its lists.
     """
-    if not isinstance(batch, (tuple, dict)) or len(batch) < 2:
+    if not isinstance(batch, (tuple, Mapping)) or len(batch) < 2:
         return batch
-    columns = dict(enumerate(batch)) if isinstance(batch, tuple) else batch
-    kept = before.values() if isinstance(before, dict) else before if isinstance(before, tuple) else ()
+    columns: dict[Any, Any] = dict(enumerate(batch)) if isinstance(batch, tuple) else dict(batch)
+    kept = before.values() if isinstance(before, Mapping) else before if isinstance(before, tuple) else ()
     known = set(map(id, kept))
-    new = []
+    arrays, filled, new = [], [], []  # old arrays and numbers, old lists and dicts of arrays, new columns
     for key, column in columns.items():
-        if id(column) in known:
-            known.discard(id(column))  # a second time it is a new column
-        else:
+        if id(column) not in known:
             new.append(key)
-    plain = all(type(columns[key]) is np.ndarray and columns[key].base is None for key in new)
+        elif _may_be_filled(column):
+            filled.append(key)
+        else:
+            arrays.append(key)
+        known.discard(id(column))  # a second time it is a new column
+    plain = not filled and all(_is_plain(columns[key]) for key in new)
     if plain and len(set(map(id, columns.values()))) == len(columns):
         return batch  # nearly always
-    seen: dict[int, list[Any]] = {}
-    for key in columns.keys() - set(new):
-        for owner in _owners(columns[key]):
-            seen.setdefault(owner, []).append(columns[key])
-    changed = {}
-    for key in new:
-        owners = _owners(columns[key])
-        beside = {id(one): one for owner in owners if owner in seen for one in seen[owner]}
-        if len(beside) > _COMPARED or any(_share(columns[key], one) for one in beside.values()):
-            changed[key] = _copy(columns[key])
-        else:
-            for owner in owners:
-                seen.setdefault(owner, []).append(columns[key])
+    changed = {key: _copy(columns[key]) for key in sharing(columns, arrays, [*filled, *new], set(filled))}
     if not changed:
         return batch
-    if isinstance(batch, dict):
+    if isinstance(batch, tuple):
+        made = [changed.get(place, column) for place, column in enumerate(batch)]
+        return batch._make(made) if hasattr(batch, "_make") else tuple(made)
+    if type(batch) is dict or not isinstance(batch, MutableMapping):
         return {**batch, **changed}
-    made = [changed.get(place, column) for place, column in enumerate(batch)]
-    return batch._make(made) if hasattr(batch, "_make") else tuple(made)
+    own = copy.copy(batch)
+    own.update(changed)
+    return own
 
 
-def _owners(column: Any) -> set[int]:
-    """Return the identities of the objects that hold what a map can write to in a column, or in the rows of a list."""
-    owners: set[int] = set()
-    rows = [column]
-    if type(column) is list and not _PLAIN.issuperset(map(type, column)):
-        rows += column
-    for row in rows:  # a loop, because lists have many
-        if isinstance(row, np.ndarray):
-            owners.add(_owner(row))
-        elif type(row) in _PLAIN:
-            continue
-        elif tensors.is_tensor(row):
-            owners.add(row.untyped_storage().data_ptr())
-        elif isinstance(row, (tuple, dict)) or (type(row) is list and row is not column):
-            parts = list(row.values() if isinstance(row, dict) else row)
-            if type(row) is list:
-                owners.add(id(row))
-            if not _PLAIN.issuperset(map(type, parts)):
-                owners = owners.union(*map(_owners, parts))
-        else:
-            owners.add(id(row))
-    return owners
+def _is_plain(column: Any) -> bool:
+    return type(column) is np.ndarray and column.base is None and not column.dtype.hasobject
 
 
-def _owner(array: Any) -> int:
-    """Return a number for the memory that an array is a view of: its address, or the identity of what holds it."""
-    while (base := array.base) is not None:
-        if tensors.is_tensor(base):
-            return int(base.untyped_storage().data_ptr())
-        inner = base if isinstance(base, np.ndarray) else getattr(base, "base", None)  # of `as_strided`
-        if not isinstance(inner, np.ndarray):
-            return id(base.obj if isinstance(base, memoryview) else base)
-        array = inner
-    return int(array.__array_interface__["data"][0])
-
-
-def _share(a: Any, b: Any) -> bool:
-    """Return whether two columns, or two rows, with an owner in common may share memory."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.may_share_memory(a, b)
-    if type(a) is list and type(b) is list and a is not b:
-        same = {id(row) for row in a if type(row) not in _PLAIN}
-        return any(map(_share, a, b)) or any(id(row) in same for row in b)
-    return type(a) not in _PLAIN and not _owners(a).isdisjoint(_owners(b))
+def _may_be_filled(column: Any) -> bool:
+    """Return whether a map can have put arrays or lists into a column that it returns as it was."""
+    if isinstance(column, np.ndarray):
+        return bool(column.dtype.hasobject)
+    if isinstance(column, (list, deque)):
+        return not PLAIN.issuperset(map(type, column))
+    return isinstance(column, Mapping)
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy of a column, of the same class and order."""
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return value.copy("K")
-    return [_copy(each) for each in value] if type(value) is list else copied(value)
+    """Return a copy of a column, of the same class and order, with copies of all that it holds."""
+    if isinstance(value, np.ndarray):
+        own = value.copy("K")
+        if value.dtype.hasobject and value.dtype.names is None:
+            for place in np.ndindex(value.shape):
+                own[place] = _copy(value[place])
+        return own
+    if type(value) in (list, tuple):
+        return type(value)(map(_copy, value))
+    return np.array(value) if isinstance(value, memoryview) else copied(value)
 
 
 def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
@@ -220,7 +180,7 @@ def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
 
     That flag is the first argument: an argument counts as a reference from its evaluation on.
     """
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return value
     if isinstance(value, np.ndarray):
         return _finished_array(value, exclusive, buffers)
@@ -230,11 +190,13 @@ def _finished(exclusive: bool, value: Any, buffers: Buffers) -> Any:
             return value
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if type(value) is list:
-        if _PLAIN.issuperset(map(type, value)):  # texts and tokens, which are many
+        if PLAIN.issuperset(map(type, value)):  # texts and tokens, which are many
             return value if exclusive else list(value)
         return [_finished(exclusive and getrefcount(part) <= _HELD, part, buffers) for part in value]
     if isinstance(value, MutableMapping):
         held = value if exclusive else copy.copy(value)
+        if PLAIN.issuperset(map(type, held.values())):
+            return held
         for name in list(held):
             part = held[name]
             new = _finished(exclusive and getrefcount(part) <= _HELD, part, buffers)

@@ -1,0 +1,196 @@
+"""Columns on one memory come apart: whatever is written to one of them, the others keep their values."""
+
+from __future__ import annotations
+
+import copy
+from collections import UserDict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import batchup_ng as bu
+from batchup_ng.batch_layout import apart
+from batchup_ng.memory.leases import BufferPool
+from batchup_ng.shared_columns import span_of
+from batchup_ng.work_pool import AbstractWorkerPool
+
+N, WIDTH = 4, 3
+
+
+def as_objects(values: Any) -> np.ndarray:
+    made = np.empty(len(values), object)
+    made[:] = list(values)
+    return made
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda x: x,
+    "a view": lambda x: x[:],
+    "reversed": lambda x: x[::-1],
+    "every other": lambda x: x[::2],
+    "transposed": lambda x: x.T,
+    "bytes": lambda x: x.view(np.uint8),
+    "a memoryview": lambda x: np.asarray(memoryview(x)),
+    "a diagonal": lambda x: np.lib.stride_tricks.as_strided(x, (2,), (x.strides[0] + x.strides[1],)),
+    "rows": list,
+    "rolled rows": lambda x: [*x[1:], x[0]],
+    "rows in tuples": lambda x: [(row, 1) for row in x],
+    "rows in dicts": lambda x: [{"row": row} for row in x],
+    "rows in mappings": lambda x: [UserDict(row=row) for row in x],
+    "a tuple of rows": tuple,
+    "a deque of rows": deque,
+    "an array of rows": as_objects,
+    "a dict": lambda x: {"part": x},
+    "nested": lambda x: [{"parts": [row, {"again": [row]}]} for row in x],
+    "memoryviews": lambda x: [memoryview(row) for row in x],
+    "a copy": lambda x: x.copy(),
+    "copies": lambda x: [row.copy() for row in x],
+    "texts": lambda x: ["a", "b"],
+}
+
+
+def spoil(value: Any) -> None:
+    """Write to all that can be written to."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        for each in value.ravel():
+            spoil(each)
+    elif isinstance(value, np.ndarray):
+        value += 1
+    elif isinstance(value, memoryview):
+        spoil(np.asarray(value))
+    elif isinstance(value, Mapping):
+        for each in list(value.values()):
+            spoil(each)
+        value["new"] = 0  # type: ignore[index]
+    elif isinstance(value, (list, tuple, deque)):
+        for each in value:
+            spoil(each)
+        if not isinstance(value, tuple):
+            value.append("new")
+
+
+def told(value: Any) -> Any:
+    """Return the values in a column."""
+    if isinstance(value, np.ndarray):
+        return [told(each) for each in value.ravel()] if value.dtype.hasobject else value.tolist()
+    if isinstance(value, memoryview):
+        return np.asarray(value).tolist()
+    if isinstance(value, Mapping):
+        return {key: told(each) for key, each in value.items()}
+    return [told(each) for each in value] if isinstance(value, (list, tuple, deque)) else value
+
+
+def base(leased: bool) -> np.ndarray:
+    memory = BufferPool(smallest=1).empty((N, WIDTH), np.dtype(np.int64)) if leased else np.empty((N, WIDTH), np.int64)
+    memory[...] = np.arange(N * WIDTH).reshape(N, WIDTH)
+    return memory
+
+
+@given(
+    st.lists(st.sampled_from(list(FORMS)), min_size=2, max_size=4), st.booleans(), st.booleans(),
+    st.sampled_from([dict, UserDict, tuple]), st.data(),
+)  # fmt: skip
+def test_what_is_written_to_one_column_stays_in_it(
+    forms: list[str], leased: bool, one: bool, kind: Any, data: st.DataObject
+) -> None:
+    x = base(leased)
+    same = FORMS[forms[0]](x)
+    columns = [same if one and form == forms[0] else FORMS[form](x) for form in forms]
+    batch = tuple(columns) if kind is tuple else kind({str(place): column for place, column in enumerate(columns)})
+    made = apart(batch, ())
+    assert type(made) is type(batch)
+    values = list(made if kind is tuple else made.values())
+    assert list(map(told, values)) == list(map(told, columns))
+    chosen = data.draw(st.integers(0, len(values) - 1))
+    before = [told(value) for value in values]
+    spoil(values[chosen])
+    assert [told(value) for value in values[:chosen]] == before[:chosen]
+    assert [told(value) for value in values[chosen + 1 :]] == before[chosen + 1 :]
+
+
+@given(st.lists(st.sampled_from(list(FORMS)), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_a_column_that_a_map_leaves_alone_keeps_its_memory(forms: list[str], leased: bool, named: bool) -> None:
+    x, y = base(leased), np.arange(N)
+    before = {"x": x, "y": y} if named else (x, y)
+    new = [FORMS[form](x) for form in forms]
+    batch = {"x": x, "y": y, **{str(i): each for i, each in enumerate(new)}} if named else (x, y, *new)
+    made = apart(batch, before)
+    values = list(made.values()) if named else list(made)
+    assert values[0] is x
+    assert values[1] is y
+    expected = [told(value) for value in values]
+    spoil(x)
+    assert [told(value) for value in values[1:]] == expected[1:]
+
+
+def test_lists_that_a_map_fills_with_rows_of_another_come_apart() -> None:
+    a, b = ([np.full(2, 10 * k + i) for i in range(3)] for k in range(2))
+    before = {"a": a, "b": b}
+    a[1] = b[1]
+    a[2] = b[0][:1]
+    made = apart(before, before)
+    spoil(made["a"])
+    assert told(made["b"]) == [[10, 10], [11, 11], [12, 12]]
+    untouched = {"a": [np.zeros(1)], "b": [np.zeros(1)], "c": ["text"]}
+    assert apart(untouched, untouched) is untouched
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_arrays_side_by_side_in_one_memory_are_not_copied(n: int) -> None:
+    memory = np.arange(4.0 * n)
+    parts = [memory[2 * i : 2 * i + 2] for i in range(2 * n)]
+    batch = (parts[:n], parts[n:])
+    assert apart(batch, ()) is batch
+    mixed = (parts[::2], parts[1::2])
+    assert apart(mixed, ()) is mixed
+    shifted = (parts[::2], [*parts[1::2][:-1], parts[0]])
+    assert apart(shifted, ())[1] is not shifted[1]
+
+
+@given(st.integers(0, 11), st.integers(0, 3), st.integers(0, 2), st.integers(-2, 3), st.integers(-2, 3))
+def test_a_span_is_from_the_first_byte_to_the_last(start: int, n: int, m: int, step: int, other: int) -> None:
+    memory = np.zeros(12, np.int32)
+    reach = [(n - 1) * step, (m - 1) * other] if n and m else []
+    low, high = sum(min(0, r) for r in reach) + start, sum(max(0, r) for r in reach) + start
+    if low < 0 or high > 11:
+        return
+    view = np.lib.stride_tricks.as_strided(memory[start:], (n, m), (4 * step, 4 * other))
+    begin, end = span_of(view)
+    first = memory.__array_interface__["data"][0]
+    expected = np.lib.array_utils.byte_bounds(view) if hasattr(np.lib, "array_utils") else None
+    assert begin == end if 0 in (n, m) else (begin, end) == (first + 4 * low, first + 4 * high + 4)
+    assert expected is None or 0 in (n, m) or expected == (begin, end)
+
+
+@pytest.mark.parametrize("n", [4, 8])  # 64 kB, and 128 kB, which is reused memory
+def test_tensors_come_apart_from_arrays_at_any_size(n: int, pools: list[AbstractWorkerPool]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    data = bu.ArrayDataSource({"x": np.ones((2 * n, 4000), np.float32)})
+    sources = [
+        data.map(lambda x: {"t": torch.from_numpy(x), "x": x}),
+        data.map(lambda x: {"t": [torch.from_numpy(row) for row in x], "x": x}),
+        data.map(lambda x: UserDict(t=np.asarray(memoryview(x)), x=x)),
+    ]
+    for source in sources:
+        written = source.map(lambda x: np.negative(x, out=x), on="x")
+        for each in (written, pools[0].parallel_data_source(written)):
+            for batch in each.batch_iterator(n):
+                assert float(np.asarray(batch["t"][0]).sum()) == 4000.0
+                assert float(batch["x"].sum()) == -4000.0 * n
+
+
+def test_a_tensor_of_each_form_comes_apart() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for form in (lambda t: t, lambda t: t[1:], lambda t: t.T, list, lambda t: t.numpy(), lambda t: {"row": t[3]},
+                 lambda t: t.view(torch.uint8)):  # fmt: skip
+        tensor = torch.ones(4, 3)
+        first, second = apart((tensor, form(tensor)), ())
+        before = copy.deepcopy(second)
+        first *= 5
+        torch.testing.assert_close(second, before)
+    left, right = torch.zeros(8).chunk(2)
+    assert apart((left, right), ())[1] is right
