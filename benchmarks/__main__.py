@@ -46,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.limits import study
 
         return study.main(arguments[1:])
+    if arguments[:1] == ["bottlenecks"]:
+        from benchmarks.bottlenecks import study as bottlenecks
+
+        return bottlenecks.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -77,8 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.epilog = (
-        "Two have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, and "
-        "programs under a limit on memory, python -m benchmarks limits --help"
+        "Three have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
+        "programs under a limit on memory, python -m benchmarks limits --help, and loaders with a planted bottleneck, "
+        "python -m benchmarks bottlenecks --help"
     )
     add = parser.add_argument
     add("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))

@@ -184,10 +184,8 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
     They share the limit in proportion to the bytes of their rows. For an :class:`ImageArrayUInt8ToFloat32`, the array
     inside is cached, a quarter of the bytes.
     """
-    inside = [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
-    kept_as_is = (np.ndarray, PackedTexts, Cached)
-    is_slow = [not isinstance(each, kept_as_is) and not is_any_tensor(each) for each in inside]
-    row_bytes = [_form_of(each).row_bytes if slow else 0 for each, slow in zip(inside, is_slow, strict=True)]
+    inside = _inside(columns)
+    row_bytes = _row_bytes(inside)
     room = _room(where, limit)
     made = []
     for column, each, own in zip(columns, inside, row_bytes, strict=True):
@@ -200,6 +198,25 @@ def cached_columns(columns: list[Any], where: Any, limit: Any) -> list[Any]:
                 column.arr_u8 = kept
         made.append(column)
     return made
+
+
+def can_cache(columns: list[Any]) -> bool:
+    """Tell whether :func:`cached_columns` would keep rows of these columns."""
+    try:
+        return any(_row_bytes(_inside(columns)))
+    except (ArgumentError, ArgumentTypeError):
+        return False
+
+
+def _inside(columns: list[Any]) -> list[Any]:
+    return [column.arr_u8 if type(column) is ImageArrayUInt8ToFloat32 else column for column in columns]
+
+
+def _row_bytes(accessors: list[Any]) -> list[int]:
+    """Return the bytes of a row of each accessor, 0 for one that stays as it is; raise if its rows cannot be kept."""
+    kept_as_is = (np.ndarray, PackedTexts, Cached)
+    is_slow = [not isinstance(each, kept_as_is) and not is_any_tensor(each) for each in accessors]
+    return [_form_of(each).row_bytes if slow else 0 for each, slow in zip(accessors, is_slow, strict=True)]
 
 
 def _room(where: Any, limit: Any) -> int:

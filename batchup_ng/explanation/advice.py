@@ -25,6 +25,9 @@ THREADS_BELOW = 0.5
 MUCH = 0.3
 """Share of the work for a batch, from which a change of a stage is advised."""
 
+SLOW_TO_TAKE = 5.0
+"""How many times longer than an array of its bytes a batch takes to receive, if its parts are pickled."""
+
 SHARE_FOR_CACHE, SHARE_FOR_BUFFER = 0.5, 0.25
 """Shares of the free memory that rows in a cache, and batches ahead, may take to be advised."""
 
@@ -101,15 +104,14 @@ def _of_the_pool(evidence: Evidence) -> Iterator[Change]:
     if kind != "serial" and is_tiny(evidence):
         yield Change(
             ("tiny",), "the serial pool, which hands nothing over", 'Loader(..., pool="serial"), or larger batches',
-            mean(evidence.step) + mean(evidence.converted) + mean(evidence.make - evidence.packing),
+            model.serial_seconds(evidence),
             "the step and the time to make a batch", {"pool": "serial", "workers": None},
         )  # fmt: skip
     if kind == "threads" and need.lock > LITTLE_LOCK * need.cpu:
-        step = mean(evidence.step) / (1 + slowed_by_workers(evidence))
         yield Change(
             ("lock_loop",), "processes, which leave the loop its interpreter", "",
-            step + mean(evidence.take) + mean(evidence.converted), "the steps while no worker runs",
-            {"pool": "processes", "workers": min(now, cpus)},
+            model.in_processes(evidence, min(now, cpus), mean(evidence.step) / (1 + slowed_by_workers(evidence))),
+            "simulated with the steps while no worker ran", {"pool": "processes", "workers": min(now, cpus)},
         )  # fmt: skip
         yield Change(
             ("lock",), f"{cpus} processes, which run Python code at the same time", "",
@@ -157,10 +159,12 @@ def _of_the_work(evidence: Evidence) -> Iterator[Change]:
     setting, need = evidence.setting, model.needs(evidence)
     make = max(mean(evidence.make), 1e-9)
     of_workers = ("workers", "cpu", "lock", "serial", "contention")
-    if mean(evidence.read) > MUCH * make and setting.data_bytes < SHARE_FOR_CACHE * _free(evidence):
+    fits = setting.can_cache and setting.data_bytes < SHARE_FOR_CACHE * _free(evidence)
+    if fits and mean(evidence.read) > MUCH * make:
         spared = evidence.read * (1 - model.CACHED_READ)
         yield Change(
-            (*of_workers, "slow_samples"), "rows in memory from the second epoch on", "Loader(source.cache(), ...)",
+            (*of_workers, "slow_samples"), "rows in memory from the second epoch on",
+            "Loader(source.cache().map(...), ...)" if evidence.maps else "Loader(source.cache(), ...)",
             model.with_faster(evidence, spared, need.cpu * mean(spared) / make),
             f"simulated with {model.CACHED_READ:.0%} of the time to read", {},
         )  # fmt: skip
@@ -170,6 +174,17 @@ def _of_the_work(evidence: Evidence) -> Iterator[Change]:
                 of_workers, f"the map {name} in half the time", f"python -m cProfile shows where {name} spends it",
                 model.with_faster(evidence, of_map / 2, need.cpu * mean(of_map) / 2 / make), "simulated with that", {},
             )  # fmt: skip
+    if setting.kind != "serial" and mean(evidence.converted) > LEAST_GAIN * evidence.interval:
+        yield Change(
+            ("conversion",), "what the view does to arrays, in a map of the source", "Loader(source.map(fn), ...)",
+            model.with_conversion_in_workers(evidence), "simulated with its time in the workers", {},
+        )  # fmt: skip
+    if setting.kind == "processes" and mean(evidence.take) > SLOW_TO_TAKE * model.taken_seconds(evidence):
+        yield Change(
+            ("receive", "transfer"), "arrays in place of Python objects, which are pickled",
+            "return np.array(...) in the map", model.with_arrays(evidence),
+            "simulated with the time to copy arrays", {},
+        )  # fmt: skip
     if setting.consumer_maps and setting.kind != "serial":
         yield Change(
             ("consumer_map",), f"the map {', '.join(setting.consumer_maps)} in the workers",

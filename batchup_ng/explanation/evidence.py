@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..meters.batch_times import BatchTimes, Meter, made_between, values_of
+from ..meters.batch_times import BatchTimes, Meter, Step, made_between, values_of
 from ..meters.stopwatch import PACKING, Made
 
 ENOUGH_OF_AN_EPOCH = 30
@@ -18,6 +18,10 @@ SETTLED, ASKED, TAKEN = map(BatchTimes._fields.index, ("settled", "asked", "take
 
 FEWEST = 8
 """Least number of batches for an explanation."""
+
+ALONE, FEWEST_ALONE, FEWEST_MEASURED = 0.05, 3, 2
+"""Share of a step with a worker below which none is said to run; number of such steps from which they count, and of
+those whose CPU time was measured."""
 
 
 class Setting(NamedTuple):
@@ -33,6 +37,7 @@ class Setting(NamedTuple):
         data_bytes: Bytes of the batches of an epoch, about; NaN if not known.
         free_bytes: Free memory.
         consumer_maps: Names of maps after the pool, which the loop's thread runs.
+        can_cache: Whether ``cache()`` would keep the rows of the source.
     """
 
     kind: str
@@ -44,6 +49,7 @@ class Setting(NamedTuple):
     data_bytes: float = math.nan
     free_bytes: float = math.nan
     consumer_maps: tuple[str, ...] = ()
+    can_cache: bool = True
 
 
 class Alone(NamedTuple):
@@ -182,11 +188,15 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     packing = np.array([how.maps.get(PACKING, 0.0) for how in made])
     make = np.array([how.seconds for how in made])
     cpu = np.array([how.cpu for how in made])
-    overlap = _overlap(taken, taken + step + converted, [made_between(*each) for each in zip(kept, made, strict=True)])
+    spans = [made_between(*each) for each in zip(kept, made, strict=True)]
+    overlap = _overlap(taken, taken + step + converted, spans)
     of_loop = [each for each in values_of(meter.steps) if each.seconds > 0]
     loop_cpu = _share([(each.cpu, each.seconds) for each in of_loop])
     if setting.kind == "threads" and not np.isnan(cpu).all():
-        loop_cpu = max(0.0, loop_cpu - float(overlap.mean() * np.nanmean(cpu) / max(make.mean(), 1e-9)))
+        of_workers = float(overlap.mean() * np.nanmean(cpu) / max(make.mean(), 1e-9))
+        known = [each for each in of_loop if asked[0] <= each.began < taken[-1 - min(setting.buffer, len(taken) - 1)]]
+        alone_cpu = _cpu_alone(known, spans)
+        loop_cpu = max(0.0, loop_cpu - of_workers) if math.isnan(alone_cpu) else alone_cpu / max(step.mean(), 1e-9)
     return Evidence(
         wait=wait,
         take=take,
@@ -232,6 +242,16 @@ def _transfer(kept: list[BatchTimes], made: list[Made]) -> np.ndarray:
 def _share(of_all: list[tuple[float, float]]) -> float:
     total = sum(seconds for _, seconds in of_all)
     return sum(part for part, _ in of_all) / total if total > 0 else math.nan
+
+
+def _cpu_alone(steps: list[Step], spans: list[tuple[float, float]]) -> float:
+    """Return the CPU seconds of a step of the loop while no worker ran; NaN if there were too few."""
+    if not steps:
+        return math.nan
+    begin, lasted = (np.array([step[place] for step in steps]) for place in (0, 1))
+    alone = _overlap(begin, begin + lasted, spans) < ALONE
+    cpu = np.array([step.cpu for step in steps])[alone]
+    return float(cpu.mean()) if len(cpu) >= FEWEST_MEASURED else math.nan
 
 
 def _overlap(begin: np.ndarray, end: np.ndarray, made: list[tuple[float, float]]) -> np.ndarray:

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from .evidence import Evidence
+from .evidence import ALONE, Evidence
 from .pipeline import Pipeline
 
 COPIED_BYTES_PER_SECOND = 1e9
@@ -15,6 +15,9 @@ COPIED_BYTES_PER_SECOND = 1e9
 
 HANDED_OVER_SECONDS = 50e-6
 """Seconds of the loop's thread to take a batch that needs no work there."""
+
+OWN_NEXT_SECONDS = 15e-6
+"""Seconds that ``next`` of a serial pool takes beside the work for the batch."""
 
 CACHED_READ = 0.05
 """Share of the time of a read that remains if the rows are in memory."""
@@ -56,9 +59,20 @@ def needs(evidence: Evidence) -> Needs:
     return Needs(cpu, share * mean(evidence.step) + in_next, lock, max(0.0, own - cpu))
 
 
+def steps_alone(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps of the loop while no worker ran, and the others.
+
+    For the latest steps it is not known: a worker may have made a batch that the loop has not got yet.
+    """
+    known = len(evidence.step) - evidence.setting.buffer
+    step, overlap = evidence.step[: max(0, known)], evidence.overlap[: max(0, known)]
+    return step[overlap < ALONE], step[overlap >= ALONE]
+
+
 def _own_share(evidence: Evidence) -> float:
     """Return the share of the time of a worker that a batch takes on a machine of its own."""
-    share = 1.0 - mean(evidence.queued) / max(mean(evidence.make), 1e-9)
+    make = max(mean(evidence.make), 1e-9)
+    share = max(1.0 - mean(evidence.queued) / make, mean(evidence.cpu) / make)
     if evidence.alone is not None and evidence.setting.kind == "threads":  # the rest is a wait for the lock
         share = min(share, evidence.alone.seconds / max(float(np.median(evidence.make)), 1e-9))
     return min(1.0, max(0.0, share))
@@ -86,9 +100,11 @@ def pipeline(evidence: Evidence) -> Pipeline:
     )
 
 
-def in_processes(evidence: Evidence, workers: int) -> Pipeline:
-    """Return the model with a pool of processes."""
+def in_processes(evidence: Evidence, workers: int, step: float | None = None) -> Pipeline:
+    """Return the model with a pool of processes. `step` is how long a step takes then, if not as now."""
     now = pipeline(evidence)
+    if step is not None:
+        now = dataclasses.replace(now, step=np.full(len(now.step), step))
     packing = evidence.setting.batch_bytes / COPIED_BYTES_PER_SECOND
     return dataclasses.replace(
         now, make=now.make + packing, workers=workers, buffer=max(now.buffer, workers + 1),
@@ -105,6 +121,12 @@ def in_threads(evidence: Evidence, workers: int) -> Pipeline:
         now, make=np.maximum(now.make - evidence.packing, 0.0), workers=workers, buffer=max(now.buffer, workers + 1),
         floor=floor(evidence, "threads", spared), take=take + evidence.converted, transfer=np.zeros(len(take)),
     )  # fmt: skip
+
+
+def serial_seconds(evidence: Evidence) -> float:
+    """Return the time from one batch to the next if the loop's thread makes each batch."""
+    made = mean(evidence.make - evidence.packing) if evidence.alone is None else evidence.alone.seconds
+    return mean(evidence.step) + mean(evidence.converted) + made + OWN_NEXT_SECONDS
 
 
 def with_workers(evidence: Evidence, workers: int) -> Pipeline:
@@ -146,6 +168,28 @@ def with_faster(evidence: Evidence, spared: np.ndarray, spared_cpu: float) -> Pi
         left = max(left, need.lock * (1 - share))
     make = np.maximum(now.make - spared * (now.make / np.maximum(evidence.make, 1e-9)), 0.0)
     return dataclasses.replace(now, make=make, floor=left if now.workers else 0.0)
+
+
+def with_conversion_in_workers(evidence: Evidence) -> Pipeline:
+    """Return the model if workers do what a view does to each batch now."""
+    now = pipeline(evidence)
+    return dataclasses.replace(now, make=now.make + evidence.converted, take=evidence.take)
+
+
+def taken_seconds(evidence: Evidence) -> float:
+    """Return how long the loop's thread takes to receive a batch of arrays with as many bytes, at most."""
+    return HANDED_OVER_SECONDS + evidence.setting.batch_bytes / COPIED_BYTES_PER_SECOND
+
+
+def with_arrays(evidence: Evidence) -> Pipeline:
+    """Return the model if batches are arrays, which are not pickled."""
+    now = pipeline(evidence)
+    copied = evidence.setting.batch_bytes / COPIED_BYTES_PER_SECOND
+    spared = mean(evidence.packing) + mean(evidence.take)
+    return dataclasses.replace(
+        now, make=np.maximum(now.make - evidence.packing, 0.0) + copied, floor=floor(evidence, "processes", spared),
+        take=np.full(len(now.take), HANDED_OVER_SECONDS) + evidence.converted, transfer=np.zeros(len(now.transfer)),
+    )  # fmt: skip
 
 
 def with_maps_in_workers(evidence: Evidence) -> Pipeline:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..display import in_seconds
 from . import model
-from .evidence import Evidence
+from .evidence import FEWEST_ALONE, Evidence
 from .model import mean
 from .pipeline import Pipeline
 
@@ -100,12 +100,15 @@ def judged(evidence: Evidence) -> Verdict:
         asked = [_tiny]
         made = in_seconds(mean(evidence.make))
         otherwise = "serial", f"The serial pool makes each batch in next(), which takes {made}.", "high"
+    elif _lost_in_steps(evidence) > evidence.interval - mean(evidence.step):
+        asked = [_loop_slowed]
+        otherwise = "unclear", f"The loop waits {share:.0%} of the time for none of the known causes.", "low"
     elif mean(evidence.take) + mean(evidence.converted) >= mean(evidence.wait):
         asked = [_conversion, _consumer_map, _tiny]
         taken = in_seconds(mean(evidence.take))
         otherwise = "receive", f"The loop's thread receives each batch in next(), which takes {taken}.", "fair"
     else:
-        asked = [_neighbours, _lock, _buffer, _slow_samples, _transfer, _cpu, _workers]
+        asked = [_neighbours, _tiny_for_pool, _lock, _buffer, _slow_samples, _transfer, _cpu, _workers]
         otherwise = "unclear", f"The loop waits {share:.0%} of the time for none of the known causes.", "low"
     found = (verdict for cause in asked if (verdict := cause(evidence)) is not None)
     return next(found, Verdict(*otherwise))
@@ -118,17 +121,22 @@ def slowest_stage(evidence: Evidence) -> str:
 
 
 def slowed_by_workers(evidence: Evidence) -> float:
-    """Return the share by which steps are longer if workers run at the same time, from a line through all steps.
+    """Return the share by which steps are longer than those while no worker ran; 0.0 if that is not clear.
 
-    It is 0.0 if the slope of the line is not clear: less than four standard errors.
+    It is clear from a difference of four standard errors.
     """
-    x, y = evidence.overlap, evidence.step
-    if len(x) < 20 or np.ptp(x) < 0.1:
+    alone, others = model.steps_alone(evidence)
+    if len(alone) < FEWEST_ALONE or len(others) < FEWEST_ALONE:
         return 0.0
-    slope, level = np.polyfit(x, y, 1)
-    variance = float(np.sum((y - slope * x - level) ** 2)) / (len(x) - 2)
-    error = math.sqrt(variance / float(np.sum((x - x.mean()) ** 2)))
-    return float(slope * x.mean() / level) if level > 0 and slope > 4 * error else 0.0
+    error = math.sqrt(float(np.var(alone)) / len(alone) + float(np.var(others)) / len(others))
+    own = float(np.mean(alone))
+    return float(np.mean(evidence.step)) / own - 1.0 if np.mean(others) - own > 4 * error and own > 0 else 0.0
+
+
+def _lost_in_steps(evidence: Evidence) -> float:
+    """Return how many seconds longer a step is because of the workers."""
+    slowed = slowed_by_workers(evidence)
+    return mean(evidence.step) * slowed / (1 + slowed) if slowed >= SLOWED else 0.0
 
 
 def is_tiny(evidence: Evidence) -> bool:
@@ -161,7 +169,7 @@ def _loop_slowed(evidence: Evidence) -> Verdict | None:
     if evidence.setting.kind == "serial" or (excess := slowed_by_workers(evidence)) < SLOWED:
         return None
     need = model.needs(evidence)
-    sentence = f"{_hardly(evidence)}, but its steps take {excess:.0%} longer while workers run"
+    sentence = f"{_hardly(evidence)}, but its steps take {excess:.0%} longer than without workers"
     if evidence.setting.kind == "threads" and not need.lock < LITTLE_LOCK * need.cpu:
         return Verdict("lock_loop", f"{sentence}. They hold the interpreter's lock, which the loop needs.", "fair")
     return Verdict("contention", f"{sentence}. They use its CPUs.", "fair")
@@ -180,7 +188,14 @@ def _tiny(evidence: Evidence) -> Verdict | None:
     made = f"A batch takes {in_seconds(mean(evidence.make - evidence.packing))} to make"
     if evidence.setting.kind == "serial":
         return Verdict("tiny", f"{made}, much of it the same for a larger batch.", "fair")
-    return Verdict("tiny", f"{made} and {in_seconds(mean(evidence.take))} to hand over.", "high")
+    handed = evidence.interval - mean(evidence.step) - mean(evidence.converted)
+    return Verdict("tiny", f"{made}, and the loop gets one each {in_seconds(handed)}, for handing it over.", "high")
+
+
+def _tiny_for_pool(evidence: Evidence) -> Verdict | None:
+    if not is_tiny(evidence) or model.serial_seconds(evidence) > NEAR * evidence.interval:
+        return None
+    return _tiny(evidence)
 
 
 def _conversion(evidence: Evidence) -> Verdict | None:

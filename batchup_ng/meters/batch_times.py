@@ -17,9 +17,9 @@ from .stopwatch import PACKING, SLOW, Made
 LATEST = 1024
 """Number of batches whose times are kept."""
 
-COUNTED_OF = 8
-"""At the request of one of so many batches, the finished ones are counted, and the CPU time of the loop since the one
-before."""
+COUNTED_OF, TIMED_AT = 8, 6
+"""At the request of one of so many batches, the finished ones are counted. After another one of them, the CPU time of
+the loop's step is measured. By then the workers may rest since the count (``epoch_runner.RESTS_OF``)."""
 
 
 class BatchTimes(NamedTuple):
@@ -52,11 +52,13 @@ class Step(NamedTuple):
     """The work of a loop between two batches.
 
     Attributes:
+        began: When it began, by the monotonic clock.
         seconds: Duration.
         cpu: CPU time of all threads of the process in seconds.
         queued: Seconds that the loop's thread was ready to run, without a CPU; None if they were not measured.
     """
 
+    began: float
     seconds: float
     cpu: float
     queued: float | None
@@ -99,13 +101,13 @@ class Meter:
 
     def asked(self) -> bool:
         """Note the request for a batch. Return whether to count the finished ones."""
-        if self.batches % COUNTED_OF:
-            return False
-        began, self._step = self._step, None
-        if began is not None and began[0] == threading.get_ident():
-            seconds, queued = monotonic() - began[1], None if began[3] is None else queued_seconds() - began[3]
-            self.steps.append(Step(seconds, process_time() - began[2], queued))
-        return True
+        place = self.batches % COUNTED_OF
+        if place == TIMED_AT:
+            began, self._step = self._step, None
+            if began is not None and began[0] == threading.get_ident():
+                seconds, queued = monotonic() - began[1], None if began[3] is None else queued_seconds() - began[3]
+                self.steps.append(Step(began[1], seconds, process_time() - began[2], queued))
+        return not place
 
     def add(self, samples: int, times: tuple[Any, ...]) -> None:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
@@ -115,7 +117,7 @@ class Meter:
         if listeners:
             for listener in listeners:
                 listener(self, times)
-        if self.batches % COUNTED_OF == 0:
+        if self.batches % COUNTED_OF == TIMED_AT:
             slow = bool(self.steps) and self.steps[-1].seconds >= SLOW
             queued = queued_seconds() if slow else None
             self._step = threading.get_ident(), monotonic(), process_time(), queued

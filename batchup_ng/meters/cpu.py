@@ -19,10 +19,12 @@ class Timed(NamedTuple):
 
 
 def timed(run: Callable[[], object]) -> Timed:
-    """Measure a call on this thread."""
-    start, queued, ran = time.perf_counter(), queued_seconds(), time.thread_time()
+    """Measure a call on this thread. The clocks differ by some microseconds; it never runs for longer than it takes."""
+    queued, start, ran = queued_seconds(), time.perf_counter(), time.thread_time()
     run()
-    return Timed(time.perf_counter() - start, queued_seconds() - queued, time.thread_time() - ran)
+    ran = time.thread_time() - ran
+    seconds = time.perf_counter() - start
+    return Timed(seconds, queued_seconds() - queued, min(ran, seconds))
 
 
 def queued_seconds() -> float:

@@ -42,6 +42,10 @@ from .prefetch_buffer import BufferedRunner, ByteBound, Entry, PrefetchBuffer
 from .rereading import Read, Rereader, TimeLimits
 from .task import Pool, Submission, Task, TaskFuture, new_flow_id
 
+RESTS_OF, QUIET_STEPS, FEWEST_RESTED = 32, 4, 3
+"""At one of so many requests, if the buffer is well filled, no tasks are submitted for some batches. The workers run
+out of work, for so many steps of the loop, and then go on. If steps are shorter without them, they slow the loop."""
+
 
 class ParallelSetup(NamedTuple):
     """What all epochs of a source over a pool have in common: the pool, the source and the options of its batches."""
@@ -125,6 +129,7 @@ class EpochRunner(BufferedRunner):
         self._earlier = earlier
         self._pool = pool
         self._transport = ""  # of the latest batch
+        self._resting = 0  # for how many batches no tasks are submitted
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
@@ -176,6 +181,8 @@ class EpochRunner(BufferedRunner):
         meter, asked, ready = self.meter, monotonic(), -1
         if meter is not None and meter.asked():
             ready = self._buffer.ready()
+            if not meter.batches % RESTS_OF and ready // 2 >= FEWEST_RESTED:
+                self._resting = min(ready // 2, self._pool.at_once + QUIET_STEPS)
         while True:
             try:
                 entry = self._buffer.take()
@@ -208,7 +215,10 @@ class EpochRunner(BufferedRunner):
     def _batch_of(self, entry: Entry) -> Any:
         """Return the batch or :class:`PartialBatch` of an entry that is done, and submit the next batches."""
         outcome = self._outcome(entry)
-        self._buffer.top_up(0 if self._earlier is None else self._ahead_in_earlier())
+        if self._resting:
+            self._resting -= 1
+        else:
+            self._buffer.top_up(0 if self._earlier is None else self._ahead_in_earlier())
         if not isinstance(outcome, BaseException):
             return outcome
         try:

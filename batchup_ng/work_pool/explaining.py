@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accessors.cached import can_cache
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import epoch_plan, prepare, start
 from ..data_source.epoch.reading import MakeBatch
@@ -22,7 +23,9 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError
 from ..explanation import Explanation
 from ..explanation.evidence import FEWEST, Alone, Setting, gathered
+from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
+from ..graph.node import Node
 from ..memory.budget import BUDGET
 from ..memory.leases import BufferPool
 from ..meters.cpu import timed
@@ -75,6 +78,7 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
         data_bytes=_bytes_of_epoch(source, options, n_bytes),
         free_bytes=BUDGET.free(),
         consumer_maps=tuple(each.name_in_meters for each in node.maps if isinstance(each, MapNode)),
+        can_cache=_can_cache(source),
     )
     began = time.monotonic()
     if gathered(meter, setting) is None:
@@ -162,6 +166,13 @@ def _bytes_of_epoch(source: Any, options: EpochOptions, of_batch: int) -> float:
     with unless_of_signal_handler():
         return float(of_batch * source.num_samples() / options.batch_size)
     return math.nan
+
+
+def _can_cache(source: Node) -> bool:
+    """Tell whether ``cache()`` would keep the rows that this source reads."""
+    if isinstance(source, ArraysNode):
+        return can_cache(source.data)
+    return bool(source.children()) and all(map(_can_cache, source.children()))
 
 
 def _names(source: Any, rows: np.ndarray) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from batchup_ng.explanation.evidence import Alone, Evidence, Setting, gathered
 from batchup_ng.meters.batch_times import Meter, Step
+from batchup_ng.work_pool.epoch_runner import FEWEST_RESTED, QUIET_STEPS, RESTS_OF
 
 TURN = 5e-3
 """Seconds after which a thread that wants the interpreter's lock gets it."""
@@ -133,7 +134,7 @@ class _Series:
         submitted: dict[int, float] = dict.fromkeys(range(n if serial else min(world.buffer, n)), self.now)
         waiting, made, making = list(submitted), {}, {}
         arrived: dict[int, float] = {}
-        taken_before, cpu_before, asked, k, state = 0.0, 0.0, 0.0, 0, "ask"
+        taken_before, cpu_before, asked, k, state, resting = 0.0, 0.0, 0.0, 0, "ask", 0
         while k < n:
             for other in others:
                 other.phases = [("cpu", 1e9, "")]
@@ -165,10 +166,15 @@ class _Series:
                     loop.begin([("lock", world.take, "take")])
                     state = "take"
                 if state == "take" and not loop.phases:
-                    if not serial and k + world.buffer < n:
-                        waiting.append(k + world.buffer)
-                        submitted[k + world.buffer] = self.now
                     ready = sum(at <= asked for batch, at in arrived.items() if batch >= k)
+                    if k % RESTS_OF == 0 and ready // 2 >= FEWEST_RESTED:
+                        resting = min(ready // 2, world.workers + QUIET_STEPS)
+                    if resting:
+                        resting -= 1
+                    elif not serial:
+                        new = list(range(len(submitted), min(n, k + 1 + world.buffer)))
+                        waiting += new
+                        submitted |= dict.fromkeys(new, self.now)
                     self._note(k, submitted[k], arrived[k], asked, ready, made[k])
                     taken_before, cpu_before = self.now, self.cpu
                     kind = "lock" if world.loop_locks else "cpu"
@@ -179,7 +185,7 @@ class _Series:
                 elif state == "step":
                     seconds = self.now - taken_before
                     if seconds > 0:
-                        self.meter.steps.append(Step(seconds, self.cpu - cpu_before, loop.queued))
+                        self.meter.steps.append(Step(taken_before, seconds, self.cpu - cpu_before, loop.queued))
                     state = "ask"
                     continue
             own = [loop, *helpers, *workers * (world.kind == "threads")]

@@ -15,6 +15,7 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.submissions import Submissions
+from tests.work_pool.processes.serialization_helpers import wait_until
 
 N, SIZE = 40, 4
 
@@ -210,3 +211,20 @@ def test_the_bound_is_told() -> None:
         assert " MB ahead, " in repr(pool.parallel_data_source(numbers()))
         prefetched = pool.prefetch(numbers(), 3, buffer_bytes=9)
         assert "a stream, at most 3 batches or 9 bytes ahead, by <Ser" in repr(prefetched)
+
+
+@pytest.mark.parametrize("size", [5, 12, 40])
+def test_workers_rest_for_some_batches_if_the_buffer_is_well_filled(size: int) -> None:
+    with bu.WorkerThreadPool(2) as pool:
+        iterator = pool.parallel_data_source(bu.ArrayDataSource([np.arange(100)]), size).batch_iterator(1)
+        ahead, seen = [], []
+        for (x,) in iterator:
+            seen.append(int(x[0]))
+            ahead.append(iterator.ahead())
+            wait_until(lambda: iterator.buffered() == iterator.ahead())
+    assert seen == list(range(100))
+    rested = np.zeros(100, int)
+    for begin in (32, 64):  # until 2 workers had no work for 4 steps; at most half of the buffer is used up
+        rest = min(size // 2, 6) if size // 2 >= 3 else 0
+        rested[begin : begin + rest] = np.arange(1, rest + 1)
+    assert ahead == np.minimum(size - rested, 99 - np.arange(100)).tolist()
