@@ -110,7 +110,7 @@ from .explanation import Explanation
 from .formats import Converted, convert
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .observe import ColumnSummary, ContactSheet, Summary, explain, progress, show, summary, trace
+from .observe import ColumnSummary, ContactSheet, Summary, explain, openmetrics, progress, show, summary, trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -247,6 +247,7 @@ __all__ = [
     "memory_limit",
     "mix",
     "num_batches",
+    "openmetrics",
     "pad_batch",
     "progress",
     "repeat",

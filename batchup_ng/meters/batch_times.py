@@ -80,6 +80,7 @@ class Meter:
         name: What makes the batches, in words.
         batches: Number of batches handed out since the first.
         samples: Number of their samples.
+        waited: Seconds for which the loop waited for them.
         steps: The work of the loop between some of the batches.
         converted: Seconds that each function after the pool took for the latest batches, by name. They are part of a
             ``next`` of the loop, or of a thread ahead of it.
@@ -92,6 +93,7 @@ class Meter:
         self.number = next(_numbers)
         self.name = name
         self.batches = self.samples = 0
+        self.waited = 0.0
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
         self.steps: collections.deque[Step] = collections.deque(maxlen=LATEST)
         self.converted: dict[str, collections.deque[float]] = {}
@@ -113,6 +115,7 @@ class Meter:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
         self.batches += 1
         self.samples += samples
+        self.waited += times[6] - times[5]
         self._latest.append(times)
         if listeners:
             for listener in listeners:
@@ -148,6 +151,7 @@ def metrics(meter: Meter, workers: int) -> dict[str, float]:
     latest = meter.latest()
     if not latest:
         return told
+    told["wait_seconds"] = meter.waited
     asked, taken = (np.array([getattr(times, name) for times in latest]) for name in ("asked", "taken"))
     begin, end = float(asked[0]), float(taken[-1])
     span = max(end - begin, 1e-9)

@@ -67,6 +67,7 @@ def test_counts_and_times_add_up(pool: AbstractWorkerPool, as_dict: bool) -> Non
     assert parts == pytest.approx(told["make_ms_mean"])
     assert told["cpu_ms_mean"] < told["make_ms_mean"]  # it sleeps
     assert 0 < told["wait_share"] <= 1
+    assert told["wait_seconds"] == pytest.approx(told["wait_ms_mean"] * told["batches"] / 1e3)
     assert 0 < told["busy_share"] <= 1 + 1e-9
     for name in ("wait", "step", "make", "queue", "transfer"):
         assert 0 <= told[f"{name}_ms_p50"] <= told[f"{name}_ms_p99"]
