@@ -28,6 +28,7 @@ EXTRAS = {
     "jax": ["jax>=0.4.34"],
     "tensorflow": ["tensorflow>=2.16"],
     "plot": ["matplotlib>=3.7"],
+    "top": ["rich>=12.0"],
     "examples": [
         "pandas>=2.0", "tqdm>=4.64", PINNED_TORCH, "keras>=3.3", "pytorch-lightning>=2.2",
         "jax>=0.4.34", "orbax-checkpoint>=0.6", "tensorflow-cpu>=2.16", "transformers>=4.40", "accelerate>=1.0",
@@ -52,7 +53,7 @@ EXTRAS = {
 TESTED = [
     "pytest-cov>=7.0", "threadpoolctl>=3.2", "ipython>=8.12", "datasets>=2.19", "polars>=1.0", "pyarrow>=14.0",
     "albumentations>=2.0", "webdataset>=0.2.100", "ml-pyxis>=0.4.dev0", "protobuf>=4.21", "safetensors>=0.4",
-    "tables>=3.9",
+    "tables>=3.9", "prometheus_client>=0.20",
 ]
 REPLACED = {*EXTRAS["torch"], *EXTRAS["tensorflow"]}  # by the pinned one, and by the build without CUDA
 EXTRAS["dev"] = sorted({*TESTED, *(one for extra in EXTRAS.values() for one in extra)} - REPLACED)

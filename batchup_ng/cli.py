@@ -1,7 +1,7 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
-Exit codes: 0: done. 1: the command ran, but its result is below the promised one, or files cannot be read, or a library
-is missing. 2: a wrong option. 130: stopped by Ctrl-C.
+Exit codes: 0: done. 1: the command ran, but its result is below the promised one, or files cannot be read, a program
+does not answer, or a library is missing. 2: a wrong option. 130: stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .display import counted, progress_bar
 from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, WriteError
 from .formats import convert
 from .inspection import pictures_page, source_at, stored_page
+from .observe.top import NoAnswer, top
 from .work_pool.by_name import POOLS
 
 TABLE_OPTIONS = ("image", "label", "separator")
@@ -74,15 +75,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     convert_.add_argument("--on-error", choices=("raise", "skip"), default="raise", help="default: %(default)s")
     convert_.add_argument("--overwrite", action="store_true", help="replace a target that is there")
     convert_.set_defaults(run=_convert)
+    top_ = commands.add_parser("top", help="show what the loaders of a running program do", allow_abbrev=False)
+    top_.add_argument("pid", metavar="PID", type=int, help="the number of its process")
+    top_.add_argument("--once", action="store_true", help="print one table as plain text, instead of one every second")
+    top_.add_argument(
+        "--timeout", type=float, metavar="SECONDS", default=3.0, help="to wait for an answer (default: %(default)g)"
+    )
+    top_.set_defaults(run=_top)
     options = vars(parser.parse_args(arguments))
     run = options.pop("run")
     try:
         return int(run(**options))
-    except (BatchError, SampleReadError, WriteError, ImportError) as error:
+    except (BatchError, NoAnswer, SampleReadError, WriteError, ImportError) as error:
         print(f"{parser.prog}: {_in_options(str(error))}", file=sys.stderr)
         return 1
     except BatchupError as error:
-        {_demo: demo, _inspect: inspect, _convert: convert_}[run].error(_in_options(" ".join(str(error).split())))
+        command = {_demo: demo, _inspect: inspect, _convert: convert_, _top: top_}[run]
+        command.error(_in_options(" ".join(str(error).split())))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
         return 130
@@ -127,6 +136,11 @@ def _convert(path: list[str], target: str, columns: str | None, **options: Any) 
     if done.skipped:
         print(f"left out: {named(done.skipped)}")
     return 1 if done.skipped or missing else 0
+
+
+def _top(**options: Any) -> int:
+    top(**options, say=functools.partial(print, flush=True))
+    return 0
 
 
 def _only(path: list[str]) -> str:

@@ -7,6 +7,7 @@ import compileall
 import gc
 import inspect
 import json
+import math
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
+from batchup_ng.meters import batch_times
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer
 from batchup_ng.work_pool.processes import fork_server, serialization
 from tests.left import Left, end_fsspec, end_zarr, left_since
@@ -38,6 +40,7 @@ prefetch_buffer.STALL_SECONDS = 3600.0
 fork_server.ANSWER_TIMEOUT = 60.0  # until it counts as unknown how a worker ended, which messages tell
 fork_server.SERVER_TIMEOUT = 60.0  # until a pool that is closed in its start kills the server of all
 serialization.MAX_SECONDS = 60.0  # of the search for the part that cannot be sent, which messages name
+batch_times.look_due = math.inf  # a look for the files of `top` would come at another step of each run
 
 LIBRARY = rf"\b(?:{'|'.join(OPTIONAL)})\b"
 """Matches the name of an optional library."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, process_time
 from typing import Any, NamedTuple
@@ -69,6 +71,16 @@ _numbers = itertools.count()
 listeners: tuple[Callable[[Meter, tuple[Any, ...]], None], ...] = ()
 """Called with each batch that is handed out, on the thread of its loop."""
 
+look: Callable[[float], None] | None = None
+"""Called with the time of the first batch that is handed out from :data:`look_due` on, on the thread of its loop. It
+sets the next time."""
+
+look_due = math.inf
+"""Time of the monotonic clock in seconds."""
+
+living: weakref.WeakSet[Meter] = weakref.WeakSet()
+"""The meters of this program."""
+
 
 class Meter:
     """The times of the batches of a source over a pool.
@@ -100,6 +112,7 @@ class Meter:
         self.handed_out: collections.deque[tuple[float, float, bool]] = collections.deque(maxlen=LATEST)
         self.pauses: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
+        living.add(self)
 
     def asked(self) -> bool:
         """Note the request for a batch. Return whether to count the finished ones."""
@@ -115,7 +128,8 @@ class Meter:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
         self.batches += 1
         self.samples += samples
-        self.waited += times[6] - times[5]
+        taken = times[6]
+        self.waited += taken - times[5]
         self._latest.append(times)
         if listeners:
             for listener in listeners:
@@ -124,6 +138,8 @@ class Meter:
             slow = bool(self.steps) and self.steps[-1].seconds >= SLOW
             queued = queued_seconds() if slow else None
             self._step = threading.get_ident(), monotonic(), process_time(), queued
+        if taken >= look_due and look is not None:
+            look(taken)
 
     def add_converted(self, name: str, seconds: float) -> None:
         """Add the time that a function after the pool took for a batch."""
@@ -136,12 +152,12 @@ class Meter:
         return [BatchTimes(*times) for times in values_of(self._latest)]
 
 
-def values_of(values: collections.deque[Any]) -> list[Any]:
-    """Return the values, to which another thread may append at any time."""
+def values_of(values: Iterable[Any]) -> list[Any]:
+    """Return the values of a deque or set, to which another thread may add at any time."""
     while True:
         try:
             return list(values)
-        except RuntimeError:  # it has appended one
+        except RuntimeError:  # it has added one
             continue
 
 

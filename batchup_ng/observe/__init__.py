@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import answers  # noqa: F401  # which sets what loops call once a second
 from .explain import explain
 from .openmetrics import openmetrics
 from .progress import progress

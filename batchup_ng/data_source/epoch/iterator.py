@@ -20,8 +20,8 @@ from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
     "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
-    "fill", "flow_id", "lead", "mark", "shard_world", "start_seconds", "state_at", "take_back", "torn", "untouched",
-    "warned",
+    "fill", "flow_id", "lead", "mark", "n_batches", "shard_world", "start_seconds", "state_at", "take_back", "torn",
+    "untouched", "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -300,6 +300,10 @@ class BatchIterator(Iterator[Any]):
     def meter(self) -> Any:
         """Takes the times of the batches; None if nothing is measured."""
         return self._runner.meter
+
+    def n_batches(self) -> float | None:
+        """Return the number of batches of the whole epoch: an int, ``math.inf``, or None if it is not known."""
+        return self._epoch.n_batches()
 
     def epoch_progress(self) -> tuple[Any, ...]:
         """Return the progress of the epoch. It is faster than a state, for iterators ahead of the consumer."""

@@ -17,6 +17,7 @@ import weakref
 from typing import Any
 
 from ...graph.node import samples_in_words
+from ...meters.batch_times import values_of
 from ...sampling.plans.epoch import BatchPlan
 from ..epoch_options import EpochOptions
 from .epochs import Epochs
@@ -115,6 +116,12 @@ class SharedByViews:
 
 
 _of_this_process: weakref.WeakSet[SharedByViews] = weakref.WeakSet()
+
+
+def living() -> list[SharedByViews]:
+    """Return what the loaders of this process share. Any thread may call this."""
+    found: list[SharedByViews] = values_of(_of_this_process)
+    return found
 
 
 def _leave_to_parent() -> None:
