@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import random
 import socket
@@ -62,6 +63,7 @@ def main(fd: int, life_fd: int) -> None:
     """Serve on the socket `fd` until its other end is closed. The system kills this process when `life_fd` ends."""
     worker.ignore_interrupts()
     parent_death.hang_on(life_fd)
+    gc.freeze()  # else a full collection in a worker writes to all that it shares with this process: 10 MB a worker
     with socket.socket(fileno=fd) as sock, contextlib.suppress(ConnectionError):
         while True:
             request, fds, _, _ = socket.recv_fds(sock, REQUEST.size, 3)

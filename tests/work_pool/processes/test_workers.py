@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -85,3 +86,8 @@ def test_a_pool_that_goes_on_with_fewer_workers_says_so(monkeypatch: pytest.Monk
             assert one(pool, abs, -3) == 3
         again.set()
         wait_until(lambda: len(pool._dispatcher.pids()) == 2)
+
+
+def test_a_collection_in_a_worker_leaves_what_it_shares_with_the_server_alone() -> None:
+    with bu.WorkerProcessPool(1, start_method="forkserver") as pool:
+        assert one(pool, gc.get_freeze_count) > 10_000  # the objects of all imported modules
