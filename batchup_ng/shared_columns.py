@@ -22,13 +22,13 @@ FEW = 16
 def sharing(
     columns: Mapping[Any, Any], arrays: Sequence[Any], others: Sequence[Any], old: Collection[Any]
 ) -> list[Any]:
-    """Return the keys of the columns that have to be copied, so that no two columns share memory.
+    """Return the keys of the columns that have to be copied. Then no two columns share memory.
 
     Args:
         columns: Columns by key.
         arrays: Keys of columns that share no memory with each other. They are not copied.
-        others: Keys of the other columns. One that shares memory with one before it has to be copied.
-        old: Those of the others of which only the rows count, because what they hold was looked at before.
+        others: Keys of the other columns. If two columns share memory, the second has to be copied.
+        old: Keys among `others`. Only the rows of these columns count: the map before has checked the contents of rows.
     """
     held = {key: Held(columns[key], None if key in others and key not in old else 1) for key in [*arrays, *others]}
     owns = all(each.owns for each in held.values())  # then arrays are on one memory only if they are the same
@@ -46,7 +46,7 @@ def sharing(
 
 
 class Held:
-    """What a map can write to in a column, down to so many levels of lists and dicts; None for all.
+    """The parts of a column that a map can write to, down to so many levels of lists and dicts; None for all.
 
     Attributes:
         identities: Of lists, dicts, arrays and other objects in it.

@@ -16,9 +16,9 @@ from .. import log
 from ..accessors.storage.remote import is_remote
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, CacheWarning
+from ..replaced_file import replace_text
 from ..validation import path_text
 from ..warn import warn_consumer
-from .epoch.state_file import replace_text
 
 NEXT = ' "digest": "'
 """What follows the head in each file."""

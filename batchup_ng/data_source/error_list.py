@@ -17,8 +17,8 @@ from ..csv_file import csv_rows
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError, BatchError
 from ..graph.node import Node
+from ..replaced_file import replace_text
 from ..sampling.standard import check_row_numbers, row_numbers
-from .epoch.state_file import replace_text
 
 ERROR_LIST_COLUMNS = ("row", "source", "error", "message", "op", "epoch", "batch", "position")
 """Columns of the file. Except ``error`` and ``message``, each is an attribute of :class:`~batchup_ng.BatchError`."""

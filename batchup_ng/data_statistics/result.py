@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..data_source.epoch.state_file import replace_text
 from ..errors import ArgumentError
+from ..replaced_file import replace_text
 from ..validation import path_text
 from .column import ColumnStatistics
 from .column_json import as_json, from_json

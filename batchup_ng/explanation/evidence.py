@@ -14,7 +14,7 @@ from ..meters.stopwatch import PACKING, Made
 ENOUGH_OF_AN_EPOCH = 30
 """Number of batches of the latest epoch from which the earlier epochs do not count."""
 
-SETTLED, ASKED, TAKEN = map(BatchTimes._fields.index, ("settled", "asked", "taken"))
+EPOCH, SETTLED, ASKED, TAKEN = map(BatchTimes._fields.index, ("epoch", "settled", "asked", "taken"))
 
 FEWEST = 8
 """Least number of batches for an explanation."""
@@ -145,44 +145,12 @@ class Evidence:
 
 def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evidence | None:
     """Return the measurements of the latest batches; None if there are too few."""
-    latest = [times for times in meter.latest() if Made.of(times.made) is not None]
-    first = latest[0] if latest and meter.batches <= len(latest) else None
-    kept = [times for times in latest if times.epoch == latest[-1].epoch]
-    earlier = latest[: len(latest) - len(kept)]
-    earlier_wait = math.nan
-    if len(kept) < ENOUGH_OF_AN_EPOCH:
-        kept, earlier = latest, []
-    elif len(earlier) >= FEWEST:
-        earlier_wait = sum(each.taken - each.asked for each in earlier) / (earlier[-1].taken - earlier[0].asked)
-    if first is not None and not earlier and len(kept) > setting.workers + 1 + FEWEST:
-        kept = kept[setting.workers + 1 :]  # workers may have to start for the first ones
+    kept, first, earlier_wait = _latest(meter, setting)
     if len(kept) < FEWEST:
         return None
     made = [Made.of(times.made) or Made(0.0, 0.0, math.nan, math.nan, -1, {}) for times in kept]
-    asked, taken, settled = (np.array([each[name] for each in kept]) for name in (ASKED, TAKEN, SETTLED))
-    step = np.append(asked[1:] - taken[:-1], 0.0)
-    step[-1] = np.median(step[:-1])
-    step = np.maximum(step, 0.0)
-    step[:-1][np.diff([times.epoch for times in kept]) != 0] = np.median(step)  # the user's work between epochs
-    _leave_out(values_of(meter.pauses), step, taken[:-1], asked[1:])
-    inside = taken - asked
-    if setting.kind == "serial":
-        wait, take = inside, np.zeros(len(kept))
-    else:
-        arrived = np.clip(settled, asked, taken)
-        wait, take = arrived - asked, taken - arrived
-    converted = np.zeros(len(kept))
-    if len(handed_out := values_of(meter.handed_out)) > FEWEST:  # a thread ahead of the loop did the waiting above
-        loop = np.array(handed_out[-len(kept) :], np.float64)
-        steps = np.append(loop[1:, 0] - loop[:-1, 1], 0.0)
-        steps[np.append(loop[1:, 2] > 0, True)] = np.median(steps[:-1])  # the user's work between epochs
-        _leave_out(values_of(meter.pauses), steps, loop[:-1, 1], loop[1:, 0])
-        wait, step = np.resize(loop[:, 1] - loop[:, 0], len(kept)), np.resize(np.maximum(steps, 0.0), len(kept))
-        take = np.zeros(len(kept))
-    else:
-        of_views = float(sum(np.mean(values_of(seconds)) for seconds in [*meter.converted.values()]))
-        converted = np.minimum(np.full(len(kept), of_views), step)
-        step = step - converted
+    asked, taken = (np.array([each[name] for each in kept]) for name in (ASKED, TAKEN))
+    wait, take, converted, step = _of_loop(meter, setting, kept)
     names = sorted({name for how in made for name in how.maps} - {PACKING})
     maps = {name: np.array([how.maps.get(name, 0.0) for how in made]) for name in names}
     packing = np.array([how.maps.get(PACKING, 0.0) for how in made])
@@ -190,11 +158,11 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     cpu = np.array([how.cpu for how in made])
     spans = [made_between(*each) for each in zip(kept, made, strict=True)]
     overlap = _overlap(taken, taken + step + converted, spans)
-    of_loop = [each for each in values_of(meter.steps) if each.seconds > 0]
-    loop_cpu = _share([(each.cpu, each.seconds) for each in of_loop])
-    if setting.kind == "threads" and not np.isnan(cpu).all():
+    measured = [each for each in values_of(meter.steps) if each.seconds > 0]
+    loop_cpu = _share([(each.cpu, each.seconds) for each in measured])
+    if setting.kind == "threads" and not np.isnan(cpu).all():  # the process has the CPU time of both
+        known = [each for each in measured if asked[0] <= each.began < taken[-1 - min(setting.buffer, len(taken) - 1)]]
         of_workers = float(overlap.mean() * np.nanmean(cpu) / max(make.mean(), 1e-9))
-        known = [each for each in of_loop if asked[0] <= each.began < taken[-1 - min(setting.buffer, len(taken) - 1)]]
         alone_cpu = _cpu_alone(known, spans)
         loop_cpu = max(0.0, loop_cpu - of_workers) if math.isnan(alone_cpu) else alone_cpu / max(step.mean(), 1e-9)
     return Evidence(
@@ -213,7 +181,7 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
         epoch=np.array([times.epoch for times in kept]),
         number=np.array([times.number for times in kept]),
         loop_cpu=loop_cpu,
-        loop_queued=_share([(each.queued, each.seconds) for each in of_loop if each.queued is not None]),
+        loop_queued=_share([(each.queued, each.seconds) for each in measured if each.queued is not None]),
         earlier_wait=earlier_wait,
         first_wait=math.nan if first is None else first.taken - first.asked,
         begin=float(asked[0]),
@@ -224,10 +192,51 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     )
 
 
-def _leave_out(pauses: list[tuple[float, float]], step: np.ndarray, begin: np.ndarray, end: np.ndarray) -> None:
-    """Replace the steps that contain a pause by the median. They last from `begin` to `end`, except the last one."""
+def _latest(meter: Meter, setting: Setting) -> tuple[list[BatchTimes], BatchTimes | None, float]:
+    """Return the batches that the figures describe, the first batch of all if it is known, and the wait before them.
+
+    The wait is the share of the time in earlier epochs; NaN if they do not count.
+    """
+    latest = [times for times in meter.latest() if Made.of(times.made) is not None]
+    first = latest[0] if latest and meter.batches <= len(latest) else None
+    kept = [times for times in latest if times.epoch == latest[-1].epoch]
+    earlier = latest[: len(latest) - len(kept)]
+    earlier_wait = math.nan
+    if len(kept) < ENOUGH_OF_AN_EPOCH:
+        kept, earlier = latest, []
+    elif len(earlier) >= FEWEST:
+        earlier_wait = sum(each.taken - each.asked for each in earlier) / (earlier[-1].taken - earlier[0].asked)
+    if first is not None and not earlier and len(kept) > setting.workers + 1 + FEWEST:
+        kept = kept[setting.workers + 1 :]  # workers may have to start for the first ones
+    return kept, first, earlier_wait
+
+
+def _of_loop(meter: Meter, setting: Setting, kept: list[BatchTimes]) -> tuple[np.ndarray, ...]:
+    """Return for each batch how long the loop waited, received and converted it, and its step after it."""
+    n, pauses = len(kept), values_of(meter.pauses)
+    if len(handed_out := values_of(meter.handed_out)) > FEWEST:  # a thread ahead of the loop converted the batches
+        loop = np.array(handed_out[-n:], np.float64)
+        step = _steps(loop[:, 0], loop[:, 1], loop[1:, 2] > 0, pauses)
+        return np.resize(loop[:, 1] - loop[:, 0], n), np.zeros(n), np.zeros(n), np.resize(step, n)
+    asked, taken, settled, epoch = (np.array([each[name] for each in kept]) for name in (ASKED, TAKEN, SETTLED, EPOCH))
+    step = _steps(asked, taken, np.diff(epoch) != 0, pauses)
+    arrived = taken if setting.kind == "serial" else np.clip(settled, asked, taken)
+    of_views = float(sum(np.mean(values_of(seconds)) for seconds in [*meter.converted.values()]))
+    converted = np.minimum(np.full(n, of_views), step)
+    return arrived - asked, taken - arrived, converted, step - converted
+
+
+def _steps(asked: np.ndarray, taken: np.ndarray, ends_epoch: np.ndarray, pauses: list[tuple[float, float]]) -> Any:
+    """Return the time from each batch to the request for the next.
+
+    It is the median for the last one, and for steps with an explanation or with the user's work between epochs.
+    """
+    step = np.maximum(np.append(asked[1:] - taken[:-1], 0.0), 0.0)
+    left_out = np.append(ends_epoch, True)
     for since, to in pauses:
-        step[:-1][(begin <= since) & (to <= end)] = np.median(step)
+        left_out[:-1] |= (taken[:-1] <= since) & (to <= asked[1:])
+    step[left_out] = np.median(step[:-1] if left_out.all() else step[~left_out])
+    return step
 
 
 def _transfer(kept: list[BatchTimes], made: list[Made]) -> np.ndarray:

@@ -7,6 +7,7 @@ import os
 from string import Template
 from typing import Any
 
+from ..replaced_file import replace_text
 from .text import clean
 
 WIDEST = 24.0
@@ -41,5 +42,4 @@ def write(told: Any, path: str | os.PathLike[str]) -> None:
         share=f"{told.wait_share:.1%}", sentence=html.escape(clean(told.verdict.sentence)), rows="\n".join(rows),
         confidence=told.verdict.confidence, text=html.escape(str(told)),
     )  # fmt: skip
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(filled)
+    replace_text(path, filled)

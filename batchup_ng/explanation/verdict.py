@@ -121,9 +121,9 @@ def slowest_stage(evidence: Evidence) -> str:
 
 
 def slowed_by_workers(evidence: Evidence) -> float:
-    """Return the share by which steps are longer than those while no worker ran; 0.0 if that is not clear.
+    """Return the share by which steps are longer with workers than without; 0.0 if that is not clear.
 
-    It is clear from a difference of four standard errors.
+    A difference of four standard errors is clear.
     """
     alone, others = model.steps_alone(evidence)
     if len(alone) < FEWEST_ALONE or len(others) < FEWEST_ALONE:

@@ -20,9 +20,10 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ..data_source.epoch.state_file import read_state, replace_text
+from ..data_source.epoch.state_file import read_state
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, StateError, WriteError
+from ..replaced_file import replace_text
 from .base import synchronised
 
 JOURNAL = "journal.json"

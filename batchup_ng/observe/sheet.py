@@ -18,7 +18,6 @@ from ..augment.boxes import BOX_FORMATS
 from ..columns import column_names
 from ..data_source.batch_sizes import checked_batch_size
 from ..data_source.epoch.opening import prepare
-from ..data_source.epoch.state_file import replace_bytes
 from ..data_source.epoch_options import EPOCH_0, SHUFFLE_BLOCKS, draws_seed, epoch_options, without_blocks
 from ..data_source.looking import key_in_order
 from ..display import counted
@@ -27,6 +26,7 @@ from ..graph.node import Node, nodes_of, numbered_length
 from ..loader import Loader
 from ..private_apis import GLOBAL_RNG
 from ..randomness import numpy_rng
+from ..replaced_file import replace_bytes
 from ..sampling.plans.epoch import PlannedBatch
 from .drawing import CHAR, DPI, GREY, LINE, MOST_PIXELS, Canvas, file_of
 from .panels import Options, Panel, check_columns, panels_of

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from .. import validation
-from ..data_source.epoch.state_file import replace_text
 from ..errors import ArgumentError
 from ..meters import batch_times
 from ..meters.batch_times import BatchTimes, Meter, made_between
 from ..meters.stopwatch import PACKING, Made
+from ..replaced_file import replace_text
 from ..warn import warn_consumer
 
 MOST_BATCHES = 100_000

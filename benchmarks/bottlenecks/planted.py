@@ -1,7 +1,7 @@
 """Loaders with one planted bottleneck each, and the same loaders after the advice was followed.
 
 Each runs in a process of its own (``program.py``). A function that "computes" runs Python and holds the interpreter's
-lock; one that "sorts" calls NumPy, which gives it up; one that "waits" sleeps. All of their times are in milliseconds.
+lock. A function that "sorts" calls NumPy, without the lock. A function that "waits" sleeps. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ class Jpegs:
 
 @dataclasses.dataclass(frozen=True)
 class Followed:
-    """What of an advice was followed that no option of a loader says."""
+    """Changes of the source that follow an advice. Other changes are options of the loader."""
 
     half: bool = False
     cached: bool = False
-    moved: bool = False  # what a view or a map after the pool did is done by the workers
+    moved: bool = False  # the workers run the function of a view, or the map after the pool
     arrays: bool = False
 
 
@@ -162,7 +162,7 @@ class Planted:
     """A loader with a bottleneck.
 
     Attributes:
-        causes: The verdicts that are right.
+        causes: The right verdicts.
         source: Makes the source.
         options: Options of the loader.
         loop: Makes the function that the loop calls with each batch.
@@ -170,7 +170,6 @@ class Planted:
         after_pool: A map of the loop's thread, after the pool.
         beside: Number of other programs that compute.
         epochs: Number of epochs before the explanation.
-        batches_of_fix: Batches that are measured when the advice was followed.
     """
 
     causes: frozenset[str]

@@ -100,7 +100,7 @@ def neighbours(n: int) -> Iterator[None]:
 
 
 def burn() -> NoReturn:
-    """Compute for ever."""
+    """Compute until the process is killed."""
     while True:
         pass
 

@@ -1,4 +1,4 @@
-"""The table of ``python -m benchmarks bottlenecks``: what ``explain()`` says of loaders with a planted bottleneck."""
+"""The table of ``python -m benchmarks bottlenecks``: causes and gains by ``explain()``, and the true ones."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def file_name(name: str) -> str:
-    """Return the name of a file for what explain() printed."""
+    """Return the name of a file for the text of an explanation."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def is_right(figures: dict[str, Any]) -> bool:
-    """Tell whether the cause that was found is the one that was planted."""
+    """Return whether explain() found the planted cause."""
     return figures["cause"] in figures["causes"]
 
 
 def off_by(figures: dict[str, Any]) -> float | None:
-    """Return how far the prediction was from what was measured, as a share; None if nothing was predicted."""
+    """Return the error of the prediction as a share of the measured time; None if nothing was predicted."""
     measured = figures.get("measured")
     return None if measured is None else float(figures["predicted"] / measured - 1.0)
 

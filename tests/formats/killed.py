@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 import batchup_ng as bu
-from batchup_ng import formats
-from batchup_ng.data_source.epoch import state_file
+from batchup_ng import formats, replaced_file
 from batchup_ng.formats import draft, job
 from tests import small_disk
 from tests.extent import THOROUGH
@@ -34,7 +33,7 @@ from tests.extent import THOROUGH
 N = 200
 PART_BYTES = 3_000 if THOROUGH else 8_000
 PAGE = 4096
-WRITING = tuple(str(path) for path in [*Path(formats.__path__[0]).glob("*.py"), state_file.__file__])
+WRITING = tuple(str(path) for path in [*Path(formats.__path__[0]).glob("*.py"), replaced_file.__file__])
 """The files whose calls and returns are counted: those that write something."""
 
 
