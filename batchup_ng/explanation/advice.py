@@ -107,12 +107,13 @@ def _of_the_pool(evidence: Evidence) -> Iterator[Change]:
             model.serial_seconds(evidence),
             "the step and the time to make a batch", {"pool": "serial", "workers": None},
         )  # fmt: skip
-    if kind == "threads" and need.lock > LITTLE_LOCK * need.cpu:
+    if kind == "threads" and not need.lock <= LITTLE_LOCK * need.cpu and slowed_by_workers(evidence) > 0:
         yield Change(
-            ("lock_loop",), "processes, which leave the loop its interpreter", "",
+            ("lock_loop", "lock"), "processes, which leave the loop its interpreter", "",
             model.in_processes(evidence, min(now, cpus), mean(evidence.step) / (1 + slowed_by_workers(evidence))),
             "simulated with the steps while no worker ran", {"pool": "processes", "workers": min(now, cpus)},
         )  # fmt: skip
+    elif kind == "threads" and need.lock > LITTLE_LOCK * need.cpu:
         yield Change(
             ("lock",), f"{cpus} processes, which run Python code at the same time", "",
             model.in_processes(evidence, cpus),

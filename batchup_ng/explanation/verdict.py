@@ -92,6 +92,8 @@ def judged(evidence: Evidence) -> Verdict:
     share = evidence.wait_share
     if share < LITTLE or (share < RATHER_LITTLE and evidence.loop_queued > QUEUED):
         asked = [_first_epoch, _loop_without_cpu, _loop_slowed]
+        if _lost_in_steps(evidence) > evidence.loop_queued * mean(evidence.step):
+            asked = [_first_epoch, _loop_slowed]
         otherwise = "loop", f"{_hardly(evidence)}. The loop sets the pace; faster data would not be noticed.", "high"
     elif evidence.batches_per_epoch < SHORT_EPOCH:
         few = f"An epoch has {evidence.batches_per_epoch:.0f} batches, and its begin takes longer than a batch"

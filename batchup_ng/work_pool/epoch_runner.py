@@ -42,9 +42,25 @@ from .prefetch_buffer import BufferedRunner, ByteBound, Entry, PrefetchBuffer
 from .rereading import Read, Rereader, TimeLimits
 from .task import Pool, Submission, Task, TaskFuture, new_flow_id
 
-RESTS_OF, QUIET_STEPS, FEWEST_RESTED = 32, 4, 3
-"""At one of so many requests, if the buffer is well filled, no tasks are submitted for some batches. The workers run
-out of work, for so many steps of the loop, and then go on. If steps are shorter without them, they slow the loop."""
+RESTS_OF, RARELY, QUIET_STEPS, FEWEST_RESTED = 32, 4, 4, 3
+"""Workers may rest at one of so many batches if the buffer is full, and so many times more rarely if it is not. A rest
+aims at so many steps of the loop without workers. It leaves out at least so many submissions."""
+
+
+def rest(batches: int, ready: int, limit: int, at_once: int) -> int:
+    """Return for how many batches no tasks are submitted from now on.
+
+    In a rest, workers run out of work for some steps of the loop. If these steps are shorter, workers slow the loop,
+    which no other measurement shows. A rest uses up to half of the finished batches, so the loop does not wait.
+
+    Args:
+        batches: Number of batches that the loop has got.
+        ready: Number of finished batches, at least twice :data:`FEWEST_RESTED`.
+        limit: Number of batches that may be ahead.
+        at_once: Number of tasks that the pool runs at once.
+    """
+    every = RESTS_OF if ready + at_once >= limit else RARELY * RESTS_OF
+    return 0 if batches % every else min(ready // 2, at_once + QUIET_STEPS)
 
 
 class ParallelSetup(NamedTuple):
@@ -181,8 +197,8 @@ class EpochRunner(BufferedRunner):
         meter, asked, ready = self.meter, monotonic(), -1
         if meter is not None and meter.asked():
             ready = self._buffer.ready()
-            if not meter.batches % RESTS_OF and ready // 2 >= FEWEST_RESTED:
-                self._resting = min(ready // 2, self._pool.at_once + QUIET_STEPS)
+            if ready // 2 >= FEWEST_RESTED:
+                self._resting = rest(meter.batches, ready, self._bound.limit, self._pool.at_once) or self._resting
         while True:
             try:
                 entry = self._buffer.take()

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchup_ng.explanation.evidence import Alone, Evidence, Setting, gathered
 from batchup_ng.meters.batch_times import Meter, Step
-from batchup_ng.work_pool.epoch_runner import FEWEST_RESTED, QUIET_STEPS, RESTS_OF
+from batchup_ng.work_pool.epoch_runner import FEWEST_RESTED, rest
 
 TURN = 5e-3
 """Seconds after which a thread that wants the interpreter's lock gets it."""
@@ -167,8 +167,7 @@ class _Series:
                     state = "take"
                 if state == "take" and not loop.phases:
                     ready = sum(at <= asked for batch, at in arrived.items() if batch >= k)
-                    if k % RESTS_OF == 0 and ready // 2 >= FEWEST_RESTED:
-                        resting = min(ready // 2, world.workers + QUIET_STEPS)
+                    resting = (ready // 2 >= FEWEST_RESTED and rest(k, ready, world.buffer, world.workers)) or resting
                     if resting:
                         resting -= 1
                     elif not serial:
