@@ -14,11 +14,13 @@ WIDEST = 24.0
 """Width of the bar of the longest stage, in em."""
 
 PAGE = Template("""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>What the loop waits for</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>What the loop waits for</title>
 <style>
+:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em }
 td, th { text-align: right; padding: 0 .8em } td:first-child, th:first-child, td:last-child { text-align: left }
-td div { background: #4878a8; height: .8em } pre { background: #f4f4f4; padding: 1em; overflow: auto }
+td div { background: #4878a8; height: .8em } pre { background: #8882; padding: 1em; white-space: pre-wrap }
 </style></head><body>
 <h1>The loop waited $share of the time</h1>
 <p>$sentence (confidence: $confidence)</p>
