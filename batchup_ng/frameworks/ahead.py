@@ -72,16 +72,20 @@ class AheadIterator(IteratorView):
             may read data that belongs to the consumer's thread).
         receive: Called on the consumer's thread with each converted batch. The consumer gets its result, which is freed
             when the consumer drops it.
+        waiting: Called with the function that waits for a batch, and its argument, in place of that function. It may
+            mark the wait for a profiler.
     """
 
     def __init__(
-        self, iterator: Any, convert: Convert, depth: int = 2, always: bool = True, receive: Convert | None = None
-    ) -> None:
+        self, iterator: Any, convert: Convert, depth: int = 2, always: bool = True, receive: Convert | None = None,
+        waiting: Callable[[Callable[[int], Any], int], Any] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(iterator)
         self._convert = convert
         self._depth = depth
         self._always = always
         self._receive = receive
+        self._waiting = waiting
         self._work = Work()
         self._meter = getattr(iterator, "meter", None)
         self._work.at = (0, progress_of(iterator))
@@ -121,7 +125,8 @@ class AheadIterator(IteratorView):
                 if self._ended is not None:
                     raise self._over()
                 at = self._work.at
-                batch, progress = self._item(at[0])
+                waiting = self._waiting
+                batch, progress = self._item(at[0]) if waiting is None else waiting(self._item, at[0])
                 if self._always or (began - self._left > QUICK_SECONDS and self._thread_can_help(at[0])):
                     self._let_thread_fill(at[0] + 1)
                 if self._receive is not None:

@@ -35,6 +35,10 @@ except ImportError as error:
 __all__ = ["as_dataset", "from_dataloader", "to_torch"]
 
 
+RANGE = "batchup_ng.next"
+"""The name of a wait for a batch in a profile of PyTorch."""
+
+
 @validation.known_names({})
 def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtype: Any = None) -> Any:
     """Return `batches` with tensors in place of arrays.
@@ -86,8 +90,8 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     convert = tensors
     if place.type != "cpu" or dtype is not None:
         convert = lambda batch: _map(lambda leaf: _moved(leaf, place, dtype), tensors(batch))  # noqa: E731
-    ahead = place.type != "cpu"
-    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, always=ahead), TORCH_RANKS)
+    options: dict[str, Any] = {"always": place.type != "cpu", "waiting": _in_range}
+    return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, **options), TORCH_RANKS)
 
 
 @validation.known_names({})
@@ -334,7 +338,15 @@ def _cuda_iterator(iterator: Any, tensors: Callable[[Any], Any], device: torch.d
     if device.index is None:  # fixed now: each thread has its own current device
         device = torch.device("cuda", torch.cuda.current_device())
     transfer = CudaTransfer(tensors, device, dtype)
-    return AheadIterator(iterator, transfer.send, receive=transfer.receive)
+    return AheadIterator(iterator, transfer.send, receive=transfer.receive, waiting=_in_range)
+
+
+def _in_range(wait: Callable[[int], Any], number: int) -> Any:
+    """Wait for a batch, in a range of PyTorch's profiler if one runs, also one that emits ranges of NVTX."""
+    if not torch.autograd._profiler_enabled():
+        return wait(number)
+    with torch.profiler.record_function(RANGE):
+        return wait(number)
 
 
 class CudaTransfer:

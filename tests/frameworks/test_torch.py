@@ -494,3 +494,21 @@ def test_a_misspelt_option_is_refused_by_name() -> None:
     for call in (to_torch, as_dataset):
         with raises(bu.ArgumentTypeError):
             call(bu.Loader([np.arange(3)], 2), devise="cpu")
+
+
+@pytest.mark.parametrize("always_ahead", [False, True])
+def test_a_profile_has_a_range_for_each_wait(
+    always_ahead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # a profile makes that folder
+
+    def ranges(profile: Any) -> int:
+        return sum(event.count for event in profile.key_averages() if event.key == "batchup_ng.next")
+
+    device = "meta" if always_ahead else None  # not the CPU: a thread converts
+    with bu.Loader([np.arange(10.0)], 4, pool="serial") as loader:
+        batches = to_torch(loader, device=device)
+        assert len(list(batches)) == 3
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            assert len(list(batches)) == 3
+    assert ranges(profile) == 4  # the last one ends the epoch
