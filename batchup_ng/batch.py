@@ -116,33 +116,47 @@ def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[A
     return tuple([trim(batch, n * size) for batch, size in pairs])
 
 
-def scatter(parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers) -> Any:
+def scatter(
+    parts: Sequence[Any], offsets: Sequence[np.ndarray], buffers: Buffers, stacked: Collection[Any] | bool = False
+) -> Any:
     """Return one batch with the samples of ``parts[i]``, all of one structure, at ``offsets[i]``.
 
-    The offsets together are every place from 0 to the number of samples, once.
+    The offsets together are every place from 0 to the number of samples, once. `stacked` are the keys of the columns
+    that become a list if the arrays of the parts differ in the shape of a sample, or True for all columns.
     """
     first = parts[0]
+
+    def has(key: Any) -> bool:
+        return stacked if isinstance(stacked, bool) else key in stacked
+
     if isinstance(first, tuple):
-        return tuple([scatter(column, offsets, buffers) for column in zip(*parts, strict=True)])
+        return tuple([scatter(each, offsets, buffers, has(i)) for i, each in enumerate(zip(*parts, strict=True))])
     if isinstance(first, Mapping):
-        return {name: scatter([part[name] for part in parts], offsets, buffers) for name in first}
+        return {name: scatter([part[name] for part in parts], offsets, buffers, has(name)) for name in first}
     n = sum(len(places) for places in offsets)
     if any(not isinstance(part, np.ndarray) for part in parts):
         if all(map(is_any_tensor, parts)):
             return _scattered_tensors(parts, offsets, n)
-        _check_lists(parts)
-        samples: list[Any] = [None] * n
-        for part, places in zip(parts, offsets, strict=True):
-            for place, sample in zip(places, part, strict=True):
-                samples[place] = sample
-        return samples
+        return _listed(parts, offsets, n)
     shapes, dtypes = {array.shape[1:] for array in parts}, {_native(array.dtype) for array in parts}
+    if len(shapes) > 1 and has(None):
+        return _listed(parts, offsets, n)
     if len(shapes) > 1 or len(dtypes) > 1:
         _check_one(shapes, dtypes)
     out = buffers.empty((n, *shapes.pop()), np.result_type(*dtypes))
     for part, places in zip(parts, offsets, strict=True):
         out[places] = part
     return out
+
+
+def _listed(parts: Sequence[Any], offsets: Sequence[np.ndarray], n: int) -> list[Any]:
+    """Return the list of the samples of ``parts[i]`` at ``offsets[i]``."""
+    _check_lists(parts)
+    samples: list[Any] = [None] * n
+    for part, places in zip(parts, offsets, strict=True):
+        for place, sample in zip(places, part, strict=True):
+            samples[place] = sample
+    return samples
 
 
 def _scattered_tensors(parts: Sequence[Any], offsets: Sequence[np.ndarray], n: int) -> Any:

@@ -9,7 +9,7 @@ several parts is compared. Arrays of text may differ in the number of characters
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ..batch import as_text, kind_of_samples
 from ..columns import Places, form_of
 from ..errors import ArgumentError, MapResultError
 from .arrays import ArraysNode
-from .node import Classes, Kind, Node, nodes_of
+from .node import Classes, Kind, Node, nodes_of, stacks
 
 LISTS = (Ragged, PackedTexts, Pictures, StoredValues)
 """Accessors whose batches are lists unless they have a `shape`."""
@@ -149,6 +149,17 @@ def kind_of(node: Node, key: Any) -> Kind | None:
     first = kinds[0]  # several of a concatenation, which are alike
     texts = [kind.dtype for kind in kinds if as_text(first.dtype, kind.dtype)]
     return first._replace(dtype=np.result_type(*texts)) if texts and not first.listed else first
+
+
+def stacked_columns(parts: Sequence[Node], form: Any) -> Collection[Any] | bool:
+    """Return the keys of the columns that a part stacks from single samples. Without a form: whether there may be one.
+
+    In batches of such a column, samples of several shapes are a list, also if the samples of each part are alike.
+    """
+    if form is None:
+        return any(stacks(part, None) for part in parts)
+    keys = form if isinstance(form, Mapping) else range(len(form))
+    return frozenset(key for key in keys if any(stacks(part, key) for part in parts))
 
 
 def classes_of(parts: Sequence[Node]) -> Classes | None:

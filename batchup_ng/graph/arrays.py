@@ -110,6 +110,11 @@ class ArraysNode(RowsNode):
         made.labelled = self.labelled and self.labelled.moved(picked(form, names))
         return made
 
+    def stacks_samples(self, key: Any) -> bool:
+        if self.names is None or key not in self.names:
+            return self._has_samples
+        return isinstance(self.data[self.names.index(key)], MapStyle)
+
     def classes(self) -> Classes | None:
         if self.labelled is not None:
             return self.labelled

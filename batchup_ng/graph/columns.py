@@ -11,7 +11,7 @@ from ..batch import NOTHING_LEFT, as_batch
 from ..columns import AddedColumn, ChosenColumns, Places, form_of, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
-from .node import Classes, Node, Streaming, samples_in_words
+from .node import Classes, Node, Streaming, samples_in_words, stacks
 from .wrapped import SameOrderNode
 
 
@@ -42,6 +42,10 @@ class ColumnsNode(SameOrderNode):
             return part
         places: Any = [origin[key] for key in keys] if isinstance(self.source.form(), Mapping) else range(len(keys))
         return ColumnsNode(part, ChosenColumns(names=dict(zip(places, keys, strict=True))))
+
+    def stacks_samples(self, key: Any) -> bool:
+        origin = self._origin()
+        return stacks(self.source, None if origin is None or key is None else origin[key])
 
     def classes(self) -> Classes | None:
         found = super().classes()

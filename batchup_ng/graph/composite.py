@@ -66,6 +66,9 @@ class CompositeNode(Node):
         made.datasets, made._notes = list(children), Notes()
         return made
 
+    def stacks_samples(self, key: Any) -> bool:
+        return super().stacks_samples(key if isinstance(key, str) else None)  # places begin anew in each part
+
     def fingerprint(self) -> list[Any]:
         sizes = [] if self.batch_size is None else [self.batch_size]
         return [self.name, self.trim, *sizes, *[source.fingerprint() for source in self.datasets]]

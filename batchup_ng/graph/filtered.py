@@ -28,7 +28,7 @@ from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .map import MapNode, call
-from .node import NEEDS_NUMBERS, Node, Streaming, Traits
+from .node import NEEDS_NUMBERS, Node, Streaming, Traits, stacks
 from .wrong_calls import with_on
 
 
@@ -56,6 +56,9 @@ class FilterNode(MapNode):
 
     def form(self) -> Any:
         return self.source.form()
+
+    def stacks_samples(self, key: Any) -> bool:
+        return stacks(self.source, key)
 
     def own_traits(self) -> Traits:
         return super().own_traits()._replace(filters=True)

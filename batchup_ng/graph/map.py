@@ -24,7 +24,7 @@ from ..memory.leases import Buffers
 from ..meters.stopwatch import map_name, note
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
-from .node import Classes, Node, Streaming, Traits
+from .node import Classes, Node, Streaming, Traits, stacks
 from .wrapped import SameOrderNode
 from .wrong_calls import COLLATE, check_call, with_on
 
@@ -63,6 +63,7 @@ class MapNode(SameOrderNode):
     name = "MapDataSource"
 
     _gives_columns = True  # whether the function returns the columns of a batch; they are then checked
+    _makes_samples = False  # whether the function returns single samples, which are then stacked
     _kinds_of_rng: tuple[str | None, ...] = (None, "batch", "sample")
 
     def __init__(
@@ -102,6 +103,13 @@ class MapNode(SameOrderNode):
             return None
         keys = keys_in(form, names)
         return None if self._columns.changes(self.source.form(), keys) else self.source.only(keys)
+
+    def stacks_samples(self, key: Any) -> bool:
+        form = self.source.form()
+        if self._columns is None or (form is not None and key is not None and self._columns.changes(form, [key])):
+            return self._makes_samples
+        unknown = self._makes_samples and (form is None or key is None)
+        return unknown or stacks(self.source, key)
 
     def classes(self) -> Classes | None:
         found = super().classes()
@@ -229,6 +237,7 @@ class SampleMapNode(MapNode):
     name = "SampleMapDataSource"
 
     _gives_columns = False
+    _makes_samples = True
     _kinds_of_rng = (None, "sample")
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:

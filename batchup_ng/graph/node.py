@@ -281,6 +281,13 @@ class Node(Shown):
         """
         return None
 
+    def stacks_samples(self, key: Any) -> bool:
+        """Return whether batches of a column are stacked from single samples: arrays, or lists if their shapes differ.
+
+        `key` is the name or place of the column. None stands for any column.
+        """
+        return any(stacks(child, key) for child in self.children())
+
     def classes(self) -> Classes | None:
         """Return the class names of the labels. None if there are none, or the children have different ones.
 
@@ -400,6 +407,15 @@ def _visit(node: Node, below_orders: bool, found: dict[int, Node]) -> None:
 def combined(traits: Iterable[Traits]) -> Traits:
     """Return the traits that at least one of `traits` has."""
     return Traits(*map(any, zip(*traits, strict=True)))
+
+
+def stacks(node: Node, key: Any) -> bool:
+    """Return :meth:`Node.stacks_samples` for a column that the node may lack. None stands for any column."""
+    form = node.form()
+    if key is None or form is None:
+        return node.stacks_samples(None)
+    has = key in form if isinstance(form, Mapping) else isinstance(key, int) and key < len(form)
+    return has and node.stacks_samples(key)
 
 
 def numbered_length(name: str, node: Node) -> int:

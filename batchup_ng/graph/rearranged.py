@@ -17,7 +17,7 @@ from ..memory.leases import FRESH, Buffers
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
-from .alike import classes_of, fits_of
+from .alike import classes_of, fits_of, stacked_columns
 from .composite import join, join_samples
 from .node import Classes, Node, Notes, joined_names, numbered_length
 from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
@@ -127,6 +127,7 @@ class ConcatNode(_JoinedNode):
         """Note what makes the batches of the sources alike. Raise if they cannot be."""
         self._fits, self.kinds = fits_of(self.sources)
         self._classes = classes_of(self.sources)
+        self._stacked = stacked_columns(self.sources, self.form())
 
     def with_children(self, children: Sequence[Node]) -> ConcatNode:
         made: Any = super().with_children(children)
@@ -135,6 +136,11 @@ class ConcatNode(_JoinedNode):
 
     def form(self) -> Any:
         return common_form([source.form() for source in self.sources])
+
+    def stacks_samples(self, key: Any) -> bool:
+        if isinstance(self._stacked, bool):
+            return self._stacked
+        return bool(self._stacked) if key is None else key in self._stacked
 
     def classes(self) -> Classes | None:
         return self._classes
@@ -150,6 +156,7 @@ class ConcatNode(_JoinedNode):
         made._fits = [fit and fit.only(keys) for fit in self._fits]
         made.kinds = None
         made._classes = self._classes and self._classes.moved(picked(form, names))
+        made._stacked = stacked_columns(found, made.form())
         return cast(ConcatNode, made)
 
     def origin(self) -> Any:
@@ -177,7 +184,7 @@ class ConcatNode(_JoinedNode):
         if len(parts) == 1:
             return parts[0]
         _check_alike([f"sources[{i}]" for i in present], parts, [len(where) for where in places])
-        return nests.scatter(parts, places, buffers)
+        return nests.scatter(parts, places, buffers, self._stacked)
 
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         samples: list[Any] = [None] * len(rows)
@@ -217,6 +224,9 @@ class ZipNode(_JoinedNode):
 
     def form(self) -> Any:
         return joined_form([source.form() for source in self.sources]) if self.flatten else None
+
+    def stacks_samples(self, key: Any) -> bool:
+        return super().stacks_samples(key if isinstance(key, str) else None)  # places begin anew in each source
 
     def classes(self) -> Classes | None:
         found = super().classes()
