@@ -189,16 +189,46 @@ def kind_of_samples(column: Any) -> tuple[Any, int] | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
+def _sort_of_samples(column: Any) -> str | None:
+    """Return in words what the samples of a list, array or tensor are, or None if they are not all of one sort.
+
+    >>> _sort_of_samples([1, np.zeros(2)]), _sort_of_samples(np.array(["a"])), _sort_of_samples(["a", None])
+    ('numbers or arrays', 'text', None)
+    """
+    if isinstance(column, np.ndarray):
+        return {"U": "text", "S": "bytes", "O": None}.get(column.dtype.kind, "numbers or arrays")
+    found = {_sort(sample) for sample in column} if isinstance(column, list) else {_sort(column)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _sort(sample: Any) -> str | None:
+    if isinstance(sample, float) and sample != sample:  # NaN stands for a missing text in tables, as None does
+        return None
+    if isinstance(sample, np.ndarray):
+        return _sort_of_samples(sample)
+    if isinstance(sample, (str, bytes)):
+        return "text" if isinstance(sample, str) else "bytes"
+    if isinstance(sample, (bool, int, float, complex, np.generic)):
+        return "numbers or arrays"
+    return "tensors" if is_any_tensor(sample) else None
+
+
 def _native(dtype: Any) -> Any:
     return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
 
 
 def _check_lists(parts: Sequence[Any]) -> None:
-    """Refuse lists and arrays whose samples are arrays of different dtypes.
+    """Refuse parts whose samples are arrays of different dtypes, or of different sorts: numbers, tensors, text, bytes.
 
     Nothing else is compared. A map of samples gives an array for some batches and a list for others, and a list may
     hold None, or images with and without channels: these would be refused in some batches and not in others.
     """
+    sorts = sorted({sort for part in parts if (sort := _sort_of_samples(part)) is not None})
+    if len(sorts) > 1:
+        raise MapResultError(
+            f"the sources that were joined have samples that are {sorts[0]} and samples that are {sorts[1]}; map them "
+            f"to one, as by torch.as_tensor(x) or x.numpy() for tensors, str(x) for text"
+        )
     kinds = list(dict.fromkeys(kind for part in parts if (kind := kind_of_samples(part)) is not None and kind[1]))
     for dtype, _ in kinds[1:]:
         if dtype != kinds[0][0] and not as_text(kinds[0][0], dtype):

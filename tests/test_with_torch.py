@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import random
@@ -14,7 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.accessors.contents import value_facts
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapResultError
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.comparison import digest_of, layout_of
 from tests.messages import raises
@@ -328,6 +329,33 @@ def test_tensors_that_are_joined_are_one_tensor_in_every_batch(made: dict[str, A
             of(a).concat(of(other))
     with raises(ArgumentError):
         list(of(a).map(unchanged).concat(of(b.float()).map(unchanged)).batch_iterator(8))
+
+
+@pytest.mark.parametrize("tuples", [False, True])
+def test_tensors_beside_something_else_are_refused_when_parts_are_joined(tuples: bool, made: dict[str, Any]) -> None:
+    x = np.arange(4, dtype="i4")
+    source = bu.ArrayDataSource([x] if tuples else {"v": x})
+    others = [copied, functools.partial(map, int), functools.partial(map, str)]
+    tensors, *others = [source.map(functools.partial(as_column, fn), on=0 if tuples else "v") for fn in (None, *others)]
+    for other in others:
+        for joined in (tensors.concat(other), other.concat(tensors)):
+            for batches in (joined.batch_iterator(3), made["threads"].parallel_data_source(joined).batch_iterator(3)):
+                with raises(MapResultError):
+                    list(batches)
+    assert len(list(tensors.concat(tensors).batch_iterator(3))) == 3
+
+
+def copied(x: np.ndarray) -> np.ndarray:
+    return x.copy()
+
+
+def as_column(fn: Any, x: np.ndarray) -> Any:
+    """Return a tensor, or an array or list by a function of the array."""
+    import torch
+
+    if fn is None:
+        return torch.from_numpy(x).float()
+    return fn(x) if fn is copied else list(fn(x))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")

@@ -290,11 +290,40 @@ def test_lists_that_no_part_shows_are_compared_in_batches_of_several_parts(kind:
             list(source.batch_iterator(2 * N, on_error="skip"))
 
 
+SORTS: dict[str, Any] = {
+    "numbers": X, "numbers in a list": X.tolist(), "arrays": lists("i8"), "text": [f"{i}" for i in X],
+    "array of text": words(3), "bytes": [b"x"] * N, "arrays of bytes": lists("S2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tuples", [False, True])
+def test_other_sorts_of_samples_are_refused(tuples: bool, pools: list[AbstractWorkerPool]) -> None:
+    made = {
+        name: (arrays(X) if tuples else named(x=X)).map(functools.partial(chosen, column), on=0 if tuples else "x")
+        for name, column in SORTS.items()
+    }
+    sorts = [set(list(SORTS)[:3]), {"text", "array of text"}, {"bytes", "arrays of bytes"}]
+    for one in made:
+        for other in made:
+            source = made[one].concat(made[other])
+            alike = any({one, other} <= sort for sort in sorts)
+            for each in (source, pools[0].parallel_data_source(source)) if one == "text" else (source,):
+                if alike:
+                    assert sum(map(_length, each.batch_iterator(4))) == 2 * N
+                    continue
+                with raises(MapResultError):
+                    list(each.batch_iterator(4, on_error="skip"))
+
+
+def _length(batch: Any) -> int:
+    return len(batch["x"] if isinstance(batch, dict) else batch[0])
+
+
 MIXED_LISTS: dict[str, tuple[Any, Any]] = {
     "images with and without channels": 2 * ([*lists("u1", 4)[:3], *lists("u1", 4, 3)[3:]],),
     "None, and an array by chance": ([None] * N, np.zeros((N, 2))),
     "None and arrays, an array by chance": ([None, *lists("f8")[1:]], np.zeros((N, 2))),
-    "texts, numbers": ([f"{i}" for i in X], X),
+    "texts and NaN": ([*[float("nan")] * 4, *"abc"], [*"abc", *[float("nan")] * 4]),
     "dicts, rows": ([{"i": i} for i in X], np.zeros((N, 2))),
 }
 
