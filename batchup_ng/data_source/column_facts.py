@@ -33,7 +33,7 @@ from ..memory.leases import FRESH
 from ..padding import PadColumns
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.rows import read_only
-from .looking import read, read_in_order
+from .looking import read, read_in_order, with_changed
 
 MOST_BATCHES = 1000
 """Batches to read until a lazy filter has left a sample."""
@@ -176,7 +176,7 @@ def _over_samples(node: Node) -> Node:
         return each.children()[0] if isinstance(each, SubsetNode) else each
 
     try:
-        return _changed(node, whole)
+        return with_changed(node, whole)
     except ArgumentTypeError:
         raise ArgumentError(NO_SAMPLE) from None
 
@@ -193,7 +193,7 @@ def _widened(node: Node, first: _First) -> list[Any]:
         return made
 
     try:
-        changed = _changed(node, wider)
+        changed = with_changed(node, wider)
         return [] if changed is node else list(nests.leaves(nests.as_batch(read(changed, first.rows, BatchKey()))))
     except Exception as error:  # a map that follows does not take another length
         raise_if_of_signal_handler(error)
@@ -238,11 +238,3 @@ def _reads(node: Node, first: _First, positions: Sequence[int]) -> Iterator[Call
         return
     for position in positions:
         yield functools.partial(read_in_order, node, np.array([position]))
-
-
-def _changed(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return a graph whose nodes were changed, from the leaves up."""
-    before = node.children()
-    after = [_changed(child, change) for child in before]
-    same = all(new is old for new, old in zip(after, before, strict=True))
-    return change(node if same else node.with_children(after))

@@ -10,7 +10,7 @@ import numpy as np
 from ..columns import Places
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import Node
-from .looking import column_values
+from .looking import LABELS, column_values, of_known_form
 
 LABEL = "label"
 """The name of the column of labels. In tuples whose columns have no names it is the second one."""
@@ -23,11 +23,12 @@ def labels_of(node: Node) -> np.ndarray | None:
         ArgumentError: a map makes the columns, so the labels cannot be read alone.
         ArgumentTypeError: the samples have no numbers.
     """
+    node = of_known_form(node)
     form = node.form()
     named = form if isinstance(form, Mapping) else form.names if isinstance(form, Places) else None
     if form is not None and (LABEL not in named if named is not None else len(form) < 2):
         return None
-    return column_values("labels", node, LABEL if named is not None else 1)
+    return column_values(LABELS, node, LABEL if named is not None else 1)
 
 
 def values_of(name: str, noun: str, node: Node, given: Any, n: int) -> np.ndarray:

@@ -12,11 +12,16 @@ import numpy as np
 from .. import batch as nests
 from ..accessors.base import chosen_rows
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import Node, numbered_length
+from ..graph.arrays import ArraysNode
+from ..graph.map import MapNode
+from ..graph.node import Node, nodes_of, numbered_length
 from ..memory.leases import FRESH
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from .epoch.reading import MakeBatch
+
+LABELS = "labels"
+"""The name of the argument for errors, if a source's own labels are read."""
 
 VALUES_READ_AT_ONCE = 4096
 """Number of values of a column to read together."""
@@ -71,7 +76,7 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
     Raises:
         ArgumentError: there is no such column, it comes out of a map, or its values differ in shape.
     """
-    n = numbered_length("source", node)
+    n, node = numbered_length("source", node), of_known_form(node)
     try:
         narrow = node.only([column])
     except ArgumentError as error:
@@ -79,21 +84,55 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
         remedy = f"; a column of a table is kept by from_table(..., columns=[{column!r}])" if of_files else ""
         raise ArgumentError(f"{name}: {error}{remedy}") from None
     if narrow is None:
-        key = 0 if isinstance(column, int) or isinstance(node.form(), tuple) else column
-        raise ArgumentError(
-            f"{name} must be a column that can be read alone, and a {node.name} makes it, together with others; call "
-            f"this before the map, pass on= to the map if it leaves this column as it is, or read the column once and "
-            f"pass the array: source.select({column!r})[:][{key!r}]"
-        )
+        raise ArgumentError(_read_with_others(name, node, column))
     parts = [np.zeros(0)] if n == 0 else []
     for start in range(0, n, VALUES_READ_AT_ONCE):
         batch = nests.as_batch(read_in_order(narrow, np.arange(start, min(start + VALUES_READ_AT_ONCE, n))))
-        (values,) = nests.leaves(batch)
-        parts.append(values)
+        values = list(nests.leaves(batch))
+        if len(values) > 1:
+            raise ArgumentError(f"{name} must be a column of one value for each sample, and {column!r} is nested")
+        parts += values
     try:
         return np.concatenate(parts)
     except ValueError:
         raise ArgumentError(f"{name} must be a column whose values are of one shape, and {column!r} is not") from None
+
+
+def _read_with_others(name: str, node: Node, column: Any) -> str:
+    """Return the message for a column that cannot be read alone."""
+    form = node.form()
+    if form is None and name == LABELS:  # batches may be tuples or dicts
+        remedy = "source.select('label')[:]['label'] of dicts, source.select(1)[:][0] of tuples"
+    else:
+        key = 0 if isinstance(column, int) or isinstance(form, tuple) else column
+        remedy = f"source.select({column!r})[:][{key!r}]"
+    if any(isinstance(each, MapNode) for each in nodes_of(node)):
+        advice = "call this before the map, pass on= to the map if it leaves this column as it is, or read"
+    else:
+        advice = "read"
+    return (
+        f"{name} must be a column that can be read alone, and this {node.name} reads it together with others; "
+        f"{advice} the column once and pass the array: {remedy}"
+    )
+
+
+def with_changed(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a graph whose nodes were changed, from the leaves up."""
+    before = node.children()
+    after = [with_changed(child, change) for child in before]
+    same = all(new is old for new, old in zip(after, before, strict=True))
+    return change(node if same else node.with_children(after))
+
+
+def of_known_form(node: Node) -> Node:
+    """Return the graph with the form of its batches, if a sample of each map-style data set shows it."""
+    if node.form() is not None or not any(isinstance(each, ArraysNode) for each in nodes_of(node)):
+        return node
+    try:
+        with globals_kept(BatchKey()):
+            return with_changed(node, lambda each: each.of_known_form() if isinstance(each, ArraysNode) else each)
+    except ArgumentTypeError:  # a node that cannot be had over others
+        return node
 
 
 def key_in_order(positions: np.ndarray) -> BatchKey:

@@ -78,6 +78,7 @@ class ArraysNode(RowsNode):
     def _hold(self, data: Sequence[Any]) -> None:
         """Take the columns `data`, and note how they are read."""
         self.data = list(data)
+        self._origins: list[int | None] | None = None  # see `of_known_form`
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
         self._runs_user_code = self.own != NO_USER_METHODS or not all(map(_is_plain, self.data))
         self._spreads_reads = any(isinstance(_unscaled(array), (Pictures, MaskFiles)) for array in self.data)
@@ -92,8 +93,10 @@ class ArraysNode(RowsNode):
         return made
 
     def form(self) -> Any:
-        if self.include_indices or self.own != NO_USER_METHODS or self._has_samples:  # one may have several columns
+        if self.include_indices or self.own != NO_USER_METHODS:
             return None
+        if self._has_samples and self.names is None:  # one may have several columns
+            return None if self._origins is None else form_of(len(self._origins))
         if self.places and self.names is None:
             return Places.named(range(len(self.data)), self.places)
         return form_of(len(self.data) if self.names is None else self.names)
@@ -102,12 +105,33 @@ class ArraysNode(RowsNode):
         form = self.form()
         if form is None:
             return None
-        chosen = [place_in(form, name) for name in names]
+        chosen: list[Any] = [place_in(form, name) for name in names]
+        if self._origins is not None:
+            chosen = [self._origins[place] for place in chosen]
+            if None in chosen:
+                return None
         made = self.with_data([self.data[place] for place in chosen])
         made.names = None if self.names is None else tuple([self.names[place] for place in chosen])
         made.numbers = tuple([self.numbers[place] for place in chosen])
         made.places = {name: chosen.index(place) for name, place in (self.places or {}).items() if place in chosen}
         made.labelled = self.labelled and self.labelled.moved(picked(form, names))
+        return made
+
+    def of_known_form(self) -> ArraysNode:
+        """Return this node with the form of its tuples, for which it reads one sample of each map-style data set.
+
+        Columns of a data set whose samples are tuples cannot be read alone.
+        """
+        if not self._has_samples or self.names is not None or len(self.data[0]) == 0:
+            return self
+        origins: list[int | None] = []
+        for place, array in enumerate(self.data):
+            sample = array[np.arange(1)] if isinstance(array, MapStyle) else None
+            if isinstance(sample, dict) and len(self.data) == 1:  # the batch is a dict
+                return self
+            origins += [None] * len(sample) if isinstance(sample, tuple) else [place]
+        made = copy.copy(self)
+        made._origins, made._notes = origins, Notes()
         return made
 
     def stacks_samples(self, key: Any) -> bool:

@@ -78,6 +78,79 @@ def test_labels_that_cannot_be_read_alone_say_so() -> None:
         _ = named().repeat().rows
 
 
+class Watched(list[Any]):
+    """A data set that notes which samples are read."""
+
+    def __init__(self, samples: Any) -> None:
+        super().__init__(samples)
+        self.read: list[int] = []
+
+    def __getitem__(self, row: Any) -> Any:
+        self.read.append(row)
+        return super().__getitem__(row)
+
+
+def beside(named: bool, samples: Any = None) -> tuple[Any, Watched]:
+    data = Watched(list("abcde") * 4 if samples is None else samples)
+    columns = {"text": bu.MapStyle(data), "label": np.arange(N) % 3}
+    return bu.ArrayDataSource(columns if named else list(columns.values())), data
+
+
+BESIDE: list[Any] = [
+    lambda s, text: s, lambda s, text: s.concat(s), lambda s, text: s.map(lambda x: x, on=text).subset([7, 3, 7]),
+    lambda s, text: s.map_samples(lambda x: x * 2, on=text), lambda s, text: s.filter(lambda x: x > 0, on=1 - text)
+    if text == 0 else s.select("text", "label"), lambda s, text: s.split([0.5], 1)[0],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("number", range(len(BESIDE)))
+def test_labels_beside_a_data_set_are_read_alone(number: int, named: bool) -> None:
+    source, data = beside(named)
+    source = BESIDE[number](source, "text" if named else 0)
+    data.read.clear()
+    labels = source.labels
+    assert set(data.read) <= (set() if named else {0})  # of tuples, one sample shows how many columns it has
+    np.testing.assert_array_equal(labels, source[:]["label"] if named else source[:][1])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_labels_beside_a_data_set_split_and_sample(named: bool) -> None:
+    source, plain = beside(named)[0], bu.ArrayDataSource([np.arange(N), np.arange(N) % 3])
+    column: Any = "label" if named else 1
+    for options in ({"stratify": column}, {"groups": column}):
+        expected = plain.split([0.5, 0.5], 1, **dict.fromkeys(options, 1))
+        for part, like in zip(source.split([0.5, 0.5], 1, **options), expected, strict=True):
+            np.testing.assert_array_equal(part.rows, like.rows)
+    for options, like in (({"balanced": True},) * 2, ({"weights": column}, {"weights": 1})):
+        batches = source.sample(**options).batch_iterator(5, shuffle=3)
+        labels = [batch[column].tolist() for batch in batches]
+        assert labels == [batch[1].tolist() for batch in plain.sample(**like).batch_iterator(5, shuffle=3)]
+
+
+def test_a_data_set_is_a_column_of_labels() -> None:
+    for words in (list("abcde") * 4, [1.5, 2, 3, 4] * 5):
+        data = bu.MapStyle(words)
+        x = np.arange(N)
+        for source in (bu.ArrayDataSource({"x": x, "label": data}), bu.ArrayDataSource([x, data])):
+            assert source.labels.tolist() == words
+    assert bu.ArrayDataSource([bu.MapStyle([1, 2])]).labels is None
+
+
+def test_labels_inside_a_data_set_say_so_and_the_remedies_work() -> None:
+    pairs = bu.ArrayDataSource([bu.MapStyle([("a", 5), ("b", 6)])])
+    dicts = bu.ArrayDataSource([bu.MapStyle([{"text": "a", "label": 5}, {"text": "b", "label": 6}])])
+    for source in (pairs, dicts, dicts.map(lambda **batch: batch), bu.CompositeDataSource([dicts])):
+        with raises(ArgumentError):
+            _ = source.labels
+    assert pairs.select(1)[:][0].tolist() == dicts.select("label")[:]["label"].tolist() == [5, 6]
+    with raises(ArgumentError):
+        dicts.sample(weights="label")
+    for nested in ((1, 2), {"a": 1, "b": 2}):
+        with raises(ArgumentError):
+            _ = bu.ArrayDataSource({"label": bu.MapStyle([nested] * 3)}).labels
+
+
 def test_rows_of_several_sources_are_those_of_the_joined_source() -> None:
     both = named().concat(named())
     part = both.split([0.5], 1)[0]
