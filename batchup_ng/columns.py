@@ -63,6 +63,13 @@ def form_of(names: Iterable[str] | int) -> Any:
     return tuple(range(names)) if isinstance(names, int) else {name: name for name in names}
 
 
+def form_like(origin: Any) -> Any:
+    """Return the form of batches whose columns have these names or places, whatever `origin` has for them."""
+    if isinstance(origin, Places):
+        return Places.named(range(len(origin)), origin.names)
+    return None if origin is None else form_of(list(origin) if isinstance(origin, Mapping) else len(origin))
+
+
 def with_places(form: Any, columns: Iterable[Any]) -> list[Any]:
     """Return `columns` with a place for each name that only the form has, because a batch does not show the name."""
     named = isinstance(form, Places)

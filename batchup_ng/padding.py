@@ -16,7 +16,7 @@ import numpy as np
 
 from . import batch as nests
 from . import validation
-from .columns import column_names, keys_in
+from .columns import Places, column_names, keys_in
 from .errors import ArgumentError, ArgumentTypeError
 from .row_arrays import RowArrays
 
@@ -231,6 +231,22 @@ class PadColumns:
         if self._padding.padding == "max_length":
             return None
         return self.of_padding(self.columns, dataclasses.replace(self._padding, more=self._padding.more + 1))
+
+    def columns_after(self, form: Any) -> Any:
+        """Return the form of the results for batches of `form`, with None for columns that this function makes.
+
+        Raises:
+            ArgumentError: such batches lack a column, or have one with the name of a mask or lengths.
+        """
+        further = [None] * len(self._further)
+        made = _replaced(form, self.columns, lambda _: (None, *further) if further else None, self._further)
+        if not isinstance(form, Places):
+            return made
+        after = {place: i for i, place in enumerate(made) if place is not None}
+        wanted = keys_in(form, self.columns)
+        for place in wanted:
+            after[place] = place + len(further) * sum(other < place for other in wanted)
+        return Places.named(made, {name: after[place] for name, place in form.names.items()})
 
     def _hold(self, columns: Sequence[Any], padding: Padding) -> None:
         self.columns = tuple(column_names("columns", list(columns)))

@@ -269,6 +269,53 @@ def test_columns_are_padded_by_name() -> None:
         bu.PadColumns("idz")(ids=[[1]])
 
 
+class NeverRead:
+    """A column that fails when it is read."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise AssertionError("this column is not to be read")
+
+
+TOKENS = bu.Ragged(np.arange(12), [0, 1, 3, 3, 7, 9, 12])
+LABELS = np.array([0, 1, 1, 0, 1, 0])
+PADS: list[dict[str, Any]] = [{}, {"mask": True}, {"mask": True, "lengths": True, "length": 6}]
+
+
+@pytest.mark.parametrize("options", PADS)
+def test_columns_beside_a_padded_one_are_read_alone(options: dict[str, Any]) -> None:
+    named = bu.ArrayDataSource({"ids": TOKENS, "image": NeverRead(), "label": LABELS}).pad("ids", **options)
+    files = bu.FilesDataSource(
+        [TOKENS, NeverRead(), LABELS], bu.FilesReport("here", 6, {}), {"ids": 0, "image": 1, "label": 2}
+    ).pad("ids", **options)
+    n_more = sum(options.get(name, False) for name in ("mask", "lengths"))
+    placed = bu.ArrayDataSource([TOKENS, LABELS, NeverRead()]).pad(0, **options)
+    for source, column in ((named, "label"), (files, "label"), (placed, 1 + n_more)):
+        rows = [part.rows.tolist() for part in source.split([0.5, 0.5], 1, stratify=column)]
+        plain = bu.ArrayDataSource([LABELS, LABELS])
+        assert rows == [part.rows.tolist() for part in plain.split([0.5, 0.5], 1, stratify=0)]
+        assert bu.statistics(source, column)[column].mean == 0.5
+        picked = [batch[0].tolist() if isinstance(batch, tuple) else batch["label"].tolist()
+                  for batch in source.select(column).batch_iterator(4)]  # fmt: skip
+        assert np.concatenate(picked).tolist() == LABELS.tolist()
+    for source in (named, files, named.subset(range(6))):
+        assert source.labels.tolist() == LABELS.tolist()
+        assert len(source.sample(balanced=True)) == 6
+
+
+@pytest.mark.parametrize("options", PADS)
+def test_the_columns_that_follow_padding_are_known(options: dict[str, Any]) -> None:
+    for columns, pads in (({"x": LABELS, "ids": TOKENS, "y": LABELS, "more": TOKENS}, ("more", "ids")),
+                          ([LABELS, TOKENS, LABELS, TOKENS], (3, 1))):  # fmt: skip
+        source = bu.ArrayDataSource(columns).pad(*pads, **options)
+        batch, form = source[0:6], source.node.form()
+        assert list(form) == list(batch if isinstance(batch, dict) else range(len(batch)))
+        made = {key for key in form if source.node.only([key]) is None}
+        assert made == {key for key in form if not np.array_equal(batch[key], LABELS)}
+
+
 class Sentences:
     """An accessor that gives a list of arrays of different lengths."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import NOTHING_LEFT, as_batch
-from ..columns import AddedColumn, ChosenColumns, Places, form_of, keys_in
+from ..columns import AddedColumn, ChosenColumns, form_like, keys_in
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .node import Classes, Node, Streaming, samples_in_words, stacks
@@ -27,10 +27,7 @@ class ColumnsNode(SameOrderNode):
         self.form()  # raises for columns that do not exist, if they are known
 
     def form(self) -> Any:
-        origin = self._origin()
-        if isinstance(origin, Places):
-            return Places.named(range(len(origin)), origin.names)
-        return None if origin is None else form_of(list(origin) if isinstance(origin, Mapping) else len(origin))
+        return form_like(self._origin())
 
     def only(self, names: Sequence[Any]) -> Node | None:
         origin = self._origin()

@@ -17,7 +17,7 @@ from .. import batch as nests
 from .. import validation
 from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import apart, copied, own_parts
-from ..columns import MappedColumns, column_names, keys_in
+from ..columns import MappedColumns, column_names, form_like, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from ..memory.leases import Buffers
@@ -95,17 +95,35 @@ class MapNode(SameOrderNode):
 
     def form(self) -> Any:
         form = self.source.form()
-        return None if form is None or self._columns is None else self._columns.form(form)
+        if form is None or self._columns is None:
+            return form_like(self._origin())
+        return self._columns.form(form)
 
     def only(self, names: Sequence[Any]) -> Node | None:
         form = self.form()
-        if form is None or self._columns is None:
+        if form is None:
             return None
         keys = keys_in(form, names)
+        if self._columns is None:
+            origin = self._origin()
+            keys = [None] if origin is None else [origin[key] for key in keys]
+            return None if None in keys else self.source.only(keys)
         return None if self._columns.changes(self.source.form(), keys) else self.source.only(keys)
 
+    def _origin(self) -> Any:
+        """Return the form of the results, with the key of each column in the source's batches, and None for others.
+
+        None if only the results show it. Functions of ours that take a whole batch have a method ``columns_after``.
+        """
+        form, fn = self.source.form(), self.fn
+        if form is None or not self._gives_columns or not hasattr(type(fn), "columns_after"):
+            return None
+        return fn.columns_after(form)  # type: ignore[attr-defined]
+
     def stacks_samples(self, key: Any) -> bool:
-        form = self.source.form()
+        form, origin = self.source.form(), self._origin()
+        if origin is not None and key is not None:
+            return origin[key] is not None and stacks(self.source, origin[key])
         if self._columns is None or (form is not None and key is not None and self._columns.changes(form, [key])):
             return self._makes_samples
         unknown = self._makes_samples and (form is None or key is None)
@@ -114,7 +132,8 @@ class MapNode(SameOrderNode):
     def classes(self) -> Classes | None:
         found = super().classes()
         if found is None or self._columns is None:
-            return found
+            origin = self._origin()
+            return found if found is None or origin is None else found.moved(origin)
         form = self.source.form()
         keys = [found.column]
         changed = found.column in self._columns.named if form is None else self._columns.changes(form, keys)

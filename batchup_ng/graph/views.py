@@ -147,14 +147,18 @@ class ViewsNode(MapNode):
         self.form()  # raises for names of two columns
 
     def classes(self) -> Classes | None:
-        found, form = self.source.classes(), self.source.form()
-        return found and found.moved(None if form is None else self._columns.origin(form))
+        found = self.source.classes()
+        return found and found.moved(self._origin())
+
+    def _origin(self) -> Any:
+        form = self.source.form()
+        known = form is not None and isinstance(self._columns, ViewColumns)  # it is not yet while this is made
+        return self._columns.origin(form) if known else None
 
     def only(self, names: Sequence[Any]) -> Node | None:
-        form = self.form()
+        form, origin = self.form(), self._origin()
         if form is None:
             return None
-        origin = self._columns.origin(self.source.form())
         keys = [origin[key] for key in keys_in(form, names)]
         return None if None in keys else self.source.only(keys)
 
