@@ -17,7 +17,7 @@ import numpy as np
 from . import batch as nests
 from . import validation
 from .columns import Places, column_names, keys_in
-from .errors import ArgumentError, ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError, MapResultError
 from .row_arrays import RowArrays
 
 NAMES_IN_PAD = {
@@ -239,11 +239,12 @@ class PadColumns:
             ArgumentError: such batches lack a column, or have one with the name of a mask or lengths.
         """
         further = [None] * len(self._further)
-        made = _replaced(form, self.columns, lambda _: (None, *further) if further else None, self._further)
+        plain = tuple(form) if isinstance(form, Places) else form  # batches show no names of places
+        made = _replaced(plain, self.columns, lambda _: (None, *further) if further else None, self._further)
         if not isinstance(form, Places):
             return made
         after = {place: i for i, place in enumerate(made) if place is not None}
-        wanted = keys_in(form, self.columns)
+        wanted = keys_in(plain, self.columns)
         for place in wanted:
             after[place] = place + len(further) * sum(other < place for other in wanted)
         return Places.named(made, {name: after[place] for name, place in form.names.items()})
@@ -353,7 +354,7 @@ def _replaced(batch: Any, columns: Sequence[Any], make: Callable[[Any], Any], fu
     if len(dict(result)) < len(result):
         names = [name for name, _ in result]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ArgumentError(f"column {twice!r} would be added, and the batch has one of that name; rename it")
+        raise MapResultError(f"column {twice!r} would be added, and the batch has one of that name; rename it")
     return dict(result)
 
 

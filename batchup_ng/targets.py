@@ -9,8 +9,8 @@ import numpy as np
 
 from . import validation
 from .augment.boxes import BOX_FORMATS, box_convert, boxes_of_image
-from .columns import column_names, keys_in
-from .errors import ArgumentError, ArgumentTypeError
+from .columns import Places, column_names, keys_in
+from .errors import ArgumentError, ArgumentTypeError, MapResultError
 from .validation import one_of
 
 
@@ -65,11 +65,29 @@ class DetectionTargets:
             {entry: self._value(i, entry, whole[key][i]) for entry, key in zip(self.columns, keys, strict=True)}
             for i in range(lengths.pop())
         ]
-        if not named:
+        return self._joined(whole, keys, targets)
+
+    def columns_after(self, form: Any) -> Any:
+        """Return the form of the results for batches of `form`, with None for the targets.
+
+        Raises:
+            ArgumentError: such batches lack a column, or have one with the name of the targets.
+        """
+        plain = tuple(form) if isinstance(form, Places) else form  # batches show no names of places
+        keys = keys_in(plain, self.columns.values())
+        made = self._joined(plain, keys, None)
+        if not isinstance(form, Places):
+            return made
+        left = [place for place in range(len(form)) if place not in keys]
+        return Places.named(made, {name: left.index(place) for name, place in form.names.items() if place in left})
+
+    def _joined(self, batch: Any, keys: Sequence[Any], targets: Any) -> Any:
+        """Return a batch, or its form, with `targets` in place of the columns `keys`."""
+        if not isinstance(batch, Mapping):
             return (*[part for place, part in enumerate(batch) if place not in keys], targets)
-        left = {name: part for name, part in named.items() if name not in keys}
+        left = {name: part for name, part in batch.items() if name not in keys}
         if self.target in left:
-            raise ArgumentError(f"target must be a new name, and the batch has a column {self.target!r}; pass target=")
+            raise MapResultError(f"target must be a new name, and the batch has a column {self.target!r}; pass target=")
         return {**left, self.target: targets}
 
     def _value(self, i: int, entry: str, given: Any) -> Any:

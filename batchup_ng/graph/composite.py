@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import batch as nests
 from .. import validation
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
@@ -45,6 +45,8 @@ class CompositeNode(Node):
         self.batch_size = None if batch_size is None else _checked_sizes(batch_size, len(self.datasets))
         self._sizes = self.batch_size or [1] * len(self.datasets)
         self._resized = any(part.traits.resizes for part in self.datasets)
+        if self.flatten:
+            check_names([part.form() for part in self.datasets])
         if any(part.traits.filters for part in self.datasets):
             raise ArgumentError(
                 "the parts of a composite must not be filtered with lazy=True, because each batch of the other parts "
@@ -159,12 +161,25 @@ def join(parts: Sequence[Any], flatten: bool) -> Any:
     if all(isinstance(part, Mapping) for part in parts):
         joined = {name: column for part in parts for name, column in part.items()}
         if len(joined) < sum(map(len, parts)):
-            names = [name for part in parts for name in part]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ArgumentError(f"two of the sources have a column {twice!r}; map one to another name, or pass "
-                                f"flatten=False for a tuple of their dicts")  # fmt: skip
+            check_names(parts, MapResultError)
         return joined
     return tuple([leaf for part in parts for leaf in (part if isinstance(part, (tuple, list)) else (part,))])
+
+
+def check_names(forms: Sequence[Any], kind: type[ArgumentError] = ArgumentError) -> None:
+    """Refuse dicts side by side that have a name twice, by their forms. A form that is not known is None.
+
+    `kind` is the error. No policy takes a :class:`~batchup_ng.errors.MapResultError` for the fault of a sample.
+    """
+    if not all(isinstance(form, Mapping) for form in forms):
+        return
+    names = [name for form in forms for name in form]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise kind(
+            f"two of the sources have a column {twice!r}; call rename({{{twice!r}: ...}}) or drop({twice!r}) of one, "
+            f"or pass flatten=False for a tuple of their dicts"
+        )
 
 
 def join_samples(parts: Sequence[list[Any]], flatten: bool) -> list[Any]:

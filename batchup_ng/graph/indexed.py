@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import batch as nests
 from ..columns import form_of
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import ChoiceBatch
@@ -37,10 +37,19 @@ def with_rows(batch: Any, *rows: np.ndarray) -> Any:
     if not isinstance(batch, Mapping):
         return (*rows, *batch) if isinstance(batch, tuple) else (*rows, batch)
     if len(rows) != 1 or INDEX_COLUMN in batch:
-        why = f"they have a column {INDEX_COLUMN!r}" if INDEX_COLUMN in batch else "they come from several sources"
-        raise ArgumentError(f"batches by name cannot get their row numbers as {INDEX_COLUMN!r}, for {why}; rename "
-                            f"it, or use with_index on the sources that they are made of")  # fmt: skip
+        check_no_index(batch, MapResultError)
+        raise MapResultError(_no_index("they come from several sources", "use with_index on each of these"))
     return {INDEX_COLUMN: rows[0], **batch}
+
+
+def check_no_index(form: Any, kind: type[ArgumentError] = ArgumentError) -> None:
+    """Refuse batches that have a column ``"index"``, by their form, or one that is not known."""
+    if isinstance(form, Mapping) and INDEX_COLUMN in form:
+        raise kind(_no_index(f"they have a column {INDEX_COLUMN!r}", f"call rename({{{INDEX_COLUMN!r}: ...}}) before"))
+
+
+def _no_index(why: str, remedy: str) -> str:
+    return f"batches by name cannot get their row numbers as {INDEX_COLUMN!r}, for {why}; {remedy}"
 
 
 class IndexedNode(SameOrderNode):
@@ -50,6 +59,7 @@ class IndexedNode(SameOrderNode):
 
     def __init__(self, source: Node) -> None:
         super().__init__(source)
+        check_no_index(source.form())
         if source.traits.filters:
             raise ArgumentTypeError(
                 "with_index gives a number to each planned sample, and a lazy filter has left some out; apply "

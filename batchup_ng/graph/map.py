@@ -84,6 +84,7 @@ class MapNode(SameOrderNode):
         self.on = on
         self.out = out
         self._columns = MappedColumns.checked(on, out, source.form())
+        self._origin()  # raises for columns that do not exist, or are there twice
         self._after_filter = source.traits.filters
         self._writes = hasattr(type(fn), "writing_to")  # whether the function may write to parts that are its own
         self.rng = validation.one_of("rng", rng, self._kinds_of_rng)

@@ -18,7 +18,7 @@ from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
 from .alike import classes_of, fits_of, stacked_columns
-from .composite import join, join_samples
+from .composite import check_names, join, join_samples
 from .node import Classes, Node, Notes, joined_names, numbered_length
 from .rows import RowsNode, blocks_of_part, joint_blocks, sampler_for
 
@@ -215,6 +215,8 @@ class ZipNode(_JoinedNode):
     def __init__(self, sources: Sequence[Node], flatten: bool = True) -> None:
         self.sources = list(sources)
         self.flatten = validation.true_or_false("flatten", flatten)
+        if self.flatten:
+            check_names([source.form() for source in self.sources])
         lengths = [numbered_length(f"sources[{i}]", source) for i, source in enumerate(self.sources)]
         if len(set(lengths)) > 1:
             raise ArgumentError(

@@ -154,7 +154,7 @@ DERIVED: dict[str, Callable[[Any], AbstractDataSource]] = {
     "select": lambda source: source.select("image", "label"),
     "drop": lambda source: source.drop("image"),
     "cached": lambda source: source.select("label").cache(),
-    "composite": lambda source: bu.CompositeDataSource([source, source.subset([0]).select("image")]),
+    "composite": lambda source: bu.CompositeDataSource([source, source.subset([0]).select("image")], flatten=False),
     "choice": lambda source: bu.ChoiceDataSource([source.take(2), source.subset([3])]),
 }
 
