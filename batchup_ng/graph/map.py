@@ -26,7 +26,7 @@ from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .node import Classes, Node, Streaming, Traits, stacks
 from .wrapped import SameOrderNode
-from .wrong_calls import COLLATE, check_call, with_on
+from .wrong_calls import COLLATE, SAMPLE_MAP, check_call, with_on
 
 
 def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, kind: str = "map") -> Any:
@@ -273,10 +273,11 @@ class SampleMapNode(MapNode):
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
         if self.rng is None:
-            samples = [call(self.fn, sample) for sample in nests.samples_of(batch)]
+            samples = [call(self.fn, sample, kind=SAMPLE_MAP) for sample in nests.samples_of(batch)]
         else:
             rngs = key.sample_rng(nests.length(batch), planned).generators()
-            samples = [call(self.fn, one, {"rng": rng}) for one, rng in zip(nests.samples_of(batch), rngs, strict=True)]
+            pairs = zip(nests.samples_of(batch), rngs, strict=True)
+            samples = [call(self.fn, one, {"rng": rng}, kind=SAMPLE_MAP) for one, rng in pairs]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")

@@ -10,7 +10,15 @@ from ..error_context import function_name
 from ..errors import MapCallError
 
 COLLATE = "collate function"
-"""The kind of function that is called with a list of samples. The others, ``map`` and ``predicate``, have ``on=``."""
+"""The kind of function that is called with a list of samples. All others have ``on=``."""
+
+SAMPLE_MAP = "map of samples"
+
+RNG = {
+    "map": 'pass rng="sample", or rng="batch" to draw for the whole batch',
+    SAMPLE_MAP: 'pass rng="sample"',
+}  # fmt: skip
+"""The remedy if the function takes random numbers, for the kinds of functions that can have them."""
 
 
 def check_call(
@@ -21,24 +29,31 @@ def check_call(
         signature = inspect.signature(fn)
     except ValueError:  # it has none
         return
-    try:
-        if named.keys().isdisjoint(keywords):
-            signature.bind(*placed, **named, **keywords)
-            return
-    except TypeError:
-        pass
+    if named.keys().isdisjoint(keywords) and _binds(signature, placed, {**named, **keywords}):
+        return
     parameters = [each for each in signature.parameters.values() if each.name not in keywords]
-    taken = f"{kind} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
+    noun = "map" if kind == SAMPLE_MAP else kind
+    taken = f"{noun} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
     if kind == COLLATE:
         raise MapCallError(f"{taken}, and is called with the list of samples alone") from None
     n = len(placed) + len(named)
     if wrong := _wrong_keyword(signature, parameters, named, keywords):
         remedy = chosen = f"; {wrong}"
+    elif kind in RNG and "rng" not in {**named, **keywords} and _binds(signature, placed, {**named, "rng": None}):
+        remedy = chosen = f": {RNG[kind]}"
     else:
         remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
     error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
     error.refused = id(fn), taken, n, chosen
     raise error from None
+
+
+def _binds(signature: inspect.Signature, placed: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    try:
+        signature.bind(*placed, **named)
+    except TypeError:
+        return False
+    return True
 
 
 def _wrong_keyword(

@@ -338,6 +338,28 @@ def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractW
                 assert "row " not in str(raised.value)
 
 
+def noisy(x: Any, rng: Any) -> Any:
+    return x + rng.normal()
+
+
+@pytest.mark.parametrize("tuples", [False, True])
+def test_a_map_that_lacks_random_numbers_gets_the_option_for_them(
+    tuples: bool, pools: list[AbstractWorkerPool]
+) -> None:
+    one = bu.ArrayDataSource([np.arange(N)] if tuples else {"x": np.arange(N)})
+    two = one.zip(bu.ArrayDataSource([DATA["label"]] if tuples else {"label": DATA["label"]}))
+    key: Any = 0 if tuples else "x"
+    for source in (one.map(noisy), two.map(noisy, on=key), one.map_samples(noisy), two.map_samples(noisy, on=key)):
+        for over in (source, pools[0].parallel_data_source(source)):
+            with raises(MapCallError) as raised:
+                next(over.batch_iterator(4))
+            assert ("for the whole batch" in str(raised.value)) == ("Sample" not in source.node.name)
+    for rng in ("sample", "batch"):
+        assert len(list(two.map(noisy, on=key, rng=rng).batch_iterator(N))) == 1
+    with raises(MapCallError):  # a predicate has no rng=
+        one.filter(noisy)
+
+
 def test_a_type_error_inside_a_map_is_its_own() -> None:
     def adds(age: Any, **rest: Any) -> Any:
         return takes_age(age, rest)  # type: ignore[call-arg]
