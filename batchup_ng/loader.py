@@ -22,7 +22,7 @@ from .data_source import BatchIterator
 from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
-from .data_source.epoch.iterator_views import LoaderEpochs, LoaderIterator, MappedIterator, called_with
+from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, LoaderIterator, mapped
 from .data_source.epoch.opening import epoch_plan, prepare, start, whole_epoch
 from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews, end
@@ -37,7 +37,6 @@ from .data_source.epoch_options import (
     without_blocks,
 )
 from .data_source.of_data import source_of
-from .error_context import function_name
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from .explanation import Explanation
 from .faults.policy import RAISE, ErrorPolicy, error_policy
@@ -241,14 +240,15 @@ class Loader:
     def __bool__(self) -> bool:
         return True  # otherwise Python would ask for the length, which some loaders do not have
 
+    @validation.known_names(OPTIONS_OF_SOURCES)
     def map(self: LoaderType, fn: Callable[..., Any]) -> LoaderType:
         """Return a view of this loader that hands out ``fn(*batch)``, or ``fn(**batch)`` of a dict.
 
         ``next`` calls `fn` on your thread and hands out its result unchanged. Use it to pass a batch to a framework.
-        For work that takes long, map the source instead; the workers run its maps: ``Loader(source.map(fn), ...)``.
+        For work that takes long, or for some columns, map the source: the workers run ``source.map(fn, on="x")``.
+        If `fn` does not take the columns of a batch, that is a :class:`~batchup_ng.MapCallError`.
         """
-        name = function_name(fn)
-        return self.view(lambda iterator: MappedIterator(iterator, lambda batch: called_with(fn, batch), name))
+        return self.view(mapped(fn))
 
     def view(self: LoaderType, make: Callable[[Any], Any], check: Callable[[Any], None] | None = None) -> LoaderType:
         """Return a loader that shares everything with this one; `make` converts each of its iterators.

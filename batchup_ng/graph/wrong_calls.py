@@ -10,9 +10,12 @@ from ..error_context import function_name
 from ..errors import MapCallError
 
 COLLATE = "collate function"
-"""The kind of function that is called with a list of samples. All others have ``on=``."""
+"""The kind of function that is called with a list of samples."""
 
 SAMPLE_MAP = "map of samples"
+
+LOADER_MAP = "map of a loader"
+"""The kind of function that always gets all columns. The others, but for `COLLATE`, have ``on=``."""
 
 RNG = {
     "map": 'pass rng="sample", or rng="batch" to draw for the whole batch',
@@ -32,7 +35,7 @@ def check_call(
     if named.keys().isdisjoint(keywords) and _binds(signature, placed, {**named, **keywords}):
         return
     parameters = [each for each in signature.parameters.values() if each.name not in keywords]
-    noun = "map" if kind == SAMPLE_MAP else kind
+    noun = "map" if kind in (SAMPLE_MAP, LOADER_MAP) else kind
     taken = f"{noun} {function_name(fn)} takes ({', '.join(each.name for each in parameters)})"
     if kind == COLLATE:
         raise MapCallError(f"{taken}, and is called with the list of samples alone") from None
@@ -41,6 +44,10 @@ def check_call(
         remedy = chosen = f"; {wrong}"
     elif kind in RNG and "rng" not in {**named, **keywords} and _binds(signature, placed, {**named, "rng": None}):
         remedy = chosen = f": {RNG[kind]}"
+    elif kind == LOADER_MAP:
+        on = _fitting(parameters, named)
+        call = f"source.map(fn, on={'...' if on is None else repr(on)})"
+        remedy = chosen = f": let it take each, or map the source, {call}"
     else:
         remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
     error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
@@ -70,11 +77,19 @@ def _wrong_keyword(
 
 
 def _remedy(parameters: list[inspect.Parameter], named: Any) -> str:
+    on = _fitting(parameters, named)
+    if on is None:
+        return f": pass on= with the {'names' if named else 'places'} of the columns to call it with"
+    return f": pass on={on!r}"
+
+
+def _fitting(parameters: list[inspect.Parameter], named: Any) -> Any:
+    """Return the columns that a function needs, one or a list, if the batch has them by name. Else None."""
     named_ones = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     needed = [each.name for each in named_ones if each.default is each.empty]
-    if needed and named.keys() >= set(needed):
-        return f": pass on={(needed[0] if len(needed) == 1 else needed)!r}"
-    return f": pass on= with the {'names' if named else 'places'} of the columns to call it with"
+    if not needed or not named.keys() >= set(needed):
+        return None
+    return needed[0] if len(needed) == 1 else needed
 
 
 def with_on(error: MapCallError, on: Any, batch: Any, fns: Sequence[Any]) -> MapCallError:

@@ -9,10 +9,15 @@ from typing import Any, TypeVar
 
 from ...error_context import function_name, text_of
 from ...errors import ArgumentError, ArgumentTypeError, NoEpochLeftWarning, PoolClosed
+from ...graph.map import call
+from ...graph.wrong_calls import LOADER_MAP
 from ...warn import warn_consumer
 
 MAX_REASON = 120
 """Maximum number of characters of an exception's text that the error of a later ``next`` repeats."""
+
+OPTIONS_OF_SOURCES = dict.fromkeys(("on", "out", "rng", "resizes"), "call source.map, and give Loader the result")
+"""The remedies for options that the method ``map`` of a source has, and that of a loader has not."""
 
 IteratorType = TypeVar("IteratorType", bound="IteratorView")
 
@@ -293,11 +298,18 @@ def of_loader(iterator: Any) -> bool:
     return False
 
 
-def called_with(fn: Callable[..., Any], batch: Any) -> Any:
-    """Call `fn` with the parts of a batch, by name if the batch is a dict."""
-    if isinstance(batch, dict):
-        return fn(**batch)
-    return fn(*batch) if isinstance(batch, tuple) else fn(batch)
+def mapped(fn: Callable[..., Any]) -> Callable[[Any], MappedIterator]:
+    """Return what makes an iterator whose batches are ``fn(*batch)``, ``fn(**batch)`` of a dict, ``fn(batch)`` of an
+    object of another type.
+
+    ``next`` raises a :class:`~batchup_ng.errors.MapCallError` if `fn` does not take these parts.
+    """
+    name = function_name(fn)
+
+    def called(batch: Any) -> Any:
+        return call(fn, batch if isinstance(batch, (tuple, dict)) else (batch,), kind=LOADER_MAP)
+
+    return lambda iterator: MappedIterator(iterator, called, name)
 
 
 def reason(error: BaseException) -> str:
