@@ -155,9 +155,10 @@ def result_columns(result: Any, keys: Sequence[Any], name: str) -> Sequence[Any]
     """Return the result of the map `name` as one column for each of `keys`."""
     if isinstance(result, Mapping):
         if set(result) != set(keys):
+            remedy = "return (column,) if this dict is the column, or " if len(keys) == 1 else ""
             raise MapResultError(
-                f"map {name!r} returned the columns {_listed(result)}, and must return {_listed(keys)}; pass on= or "
-                f"out= with their names"
+                f"map {name!r} returned the columns {_listed(result)}, and must return {_listed(keys)}; {remedy}pass "
+                f"on= or out= with their names"
             )
         result = [result[key] for key in keys]
     elif len(keys) == 1 and type(result) is not tuple:

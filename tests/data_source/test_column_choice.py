@@ -380,6 +380,19 @@ def test_results_that_are_not_the_column_are_refused(results: Any, pools: list[A
             next(over.batch_iterator(4))
 
 
+def test_a_map_of_a_column_that_is_a_dict_returns_it_in_a_tuple(pools: list[AbstractWorkerPool]) -> None:
+    inner = bu.MapStyle([{"q": row, "z": 2} for row in range(N)])
+    for data, key in (({"c": inner, "label": DATA["label"]}, "c"), ([DATA["label"], inner], 1)):
+        source: Any = bu.ArrayDataSource(data)
+        if key == 1:
+            source = source.map(lambda label, c: (label, c))
+        with raises(MapResultError):
+            next(source.map(lambda c: c, on=key).batch_iterator(4))
+        made = source.map(lambda c: ({**c, "q": -c["q"]},), on=key)
+        for over in (made, pools[0].parallel_data_source(made)):
+            assert [batch[key]["q"].tolist() for batch in over.batch_iterator(N)] == [[-row for row in range(N)]]
+
+
 def test_columns_that_are_not_there_are_refused_as_soon_as_they_are_known() -> None:
     wrong = [
         lambda source: source.map(takes_age, on="agee"), lambda source: source.select("agee"),
