@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import batch as nests
 from ..errors import ArgumentError, ArgumentTypeError
+from ..tensors import is_any_tensor
 from .exact_sums import UNIT, exact_sums
 from .value_counts import ValueCounts, keys_of, room_for
 
@@ -215,8 +216,12 @@ class PartialStatistics:
         for name, column in batch.items():
             found[name] = column_partial(name, column, self.axis)
             if self.named and found[name].refused is not None:
+                remedy = "leave it out of columns="
+                if is_any_tensor(column):
+                    remedy += f", or convert it, as by source.map(lambda x: x.float(), on={name!r})"
                 raise ArgumentTypeError(
-                    f"column {name!r} must hold real numbers or strings to have statistics; leave it out of columns="
+                    f"column {name!r} must hold real numbers or strings to have statistics, not {found[name].refused}; "
+                    f"{remedy}"
                 )
         n = nests.length(columns or by_name)
         return ([found, *[None] * (n - 1)],)
@@ -228,7 +233,10 @@ def column_partial(name: Any, column: Any, axis: str | None, counted: bool = Tru
         return ColumnPartial(refused=f"a {type(column).__name__}")
     if isinstance(column, list) or getattr(column, "dtype", None) == np.dtype(object):
         return _of_objects(name, list(column), axis, counted)
-    values = np.asarray(column)
+    try:
+        values = np.asarray(column)
+    except (ValueError, TypeError, RuntimeError):  # tensors of a dtype that NumPy lacks, with gradients, or sparse
+        return ColumnPartial(refused=f"a {type(column).__name__} of {getattr(column, 'dtype', 'another kind')}")
     if values.dtype.kind in "UT" and values.ndim:
         return _of_objects(name, values.reshape(-1).tolist(), axis, counted)
     if values.dtype.kind not in "biuf" or not values.ndim:

@@ -285,12 +285,13 @@ def _check_alike(names: Sequence[str], parts: Sequence[Any], planned: Sequence[i
     first = nests.map_leaves(lambda leaf: "array", parts[0])
     for name, part, n in zip(names, parts, planned, strict=True):
         for leaf in nests.leaves(part):
-            single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0
+            single = not hasattr(leaf, "__len__") or getattr(leaf, "ndim", None) == 0 or isinstance(leaf, (str, bytes))
             if single or len(leaf) != n:
+                made = "a single value" if single else f"{len(leaf)} rows"
+                remedy = "let its map return a list or an array with a value for each sample"
                 raise MapResultError(
-                    f"{name} made {'a single value' if single else f'{len(leaf)} rows'} of {n} samples, which cannot "
-                    f"stand among those of the other sources of concat or mix; apply the map that changes their number "
-                    f"to the whole"
+                    f"{name} made {made} of {n} samples, which cannot stand among those of the other sources of concat "
+                    f"or mix; {remedy if single else 'apply the map that changes their number to the whole'}"
                 )
         form = nests.map_leaves(lambda leaf: "array", part)
         if form != first:

@@ -315,6 +315,14 @@ def test_other_sorts_of_samples_are_refused(tuples: bool, pools: list[AbstractWo
                     list(each.batch_iterator(4, on_error="skip"))
 
 
+def test_a_text_is_no_column_though_it_has_as_many_characters_as_there_are_rows() -> None:
+    source = named(x=X).map(lambda x: {"x": x, "text": "abcdefg"[: len(x)]})
+    for other in (source, named(x=X).map(lambda x: {"x": x, "text": x})):
+        for joined in (source.concat(other), other.concat(source)):
+            with raises(MapResultError):
+                list(joined.batch_iterator(4, on_error="skip"))
+
+
 def _length(batch: Any) -> int:
     return len(batch["x"] if isinstance(batch, dict) else batch[0])
 

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng.errors import ArgumentTypeError
+from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=False)
@@ -371,3 +373,14 @@ def test_objects_that_have_no_statistics_are_refused_among_others(form: Any, bat
         bu.statistics({"a": form(["p"] * 101 + [3])}, batch_size=batch_size)
     with raises(bu.ArgumentError):
         bu.statistics({"a": form([np.zeros((2, 2))] * 9 + [np.zeros((2, 2, 3))])}, batch_size=batch_size)
+
+
+def test_tensors_of_a_dtype_that_numpy_lacks_are_refused_with_a_remedy(pools: list[AbstractWorkerPool]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = torch.arange(6).reshape(3, 2)
+    source = bu.ArrayDataSource({"x": x.to(torch.bfloat16), "y": np.arange(3)})
+    for pool in (None, pools[0]):
+        with raises(ArgumentTypeError):
+            bu.statistics(source, "x", pool=pool)
+        assert [*bu.statistics(source, pool=pool)] == ["y"]  # columns that nobody names are left out
+    assert bu.statistics(source.map(lambda x: x.float(), on="x"), "x")["x"].mean.tolist() == [2, 3]
