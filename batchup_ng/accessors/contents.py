@@ -111,7 +111,8 @@ def no_fingerprint(name: str) -> ArgumentTypeError:
     """Return the error for a class of columns or sources that does not say what its samples depend on."""
     return ArgumentTypeError(
         f"cache needs to know what the samples depend on, and {name} has no fingerprint(); define one that returns it "
-        f"(options; path, size and time of each file), name columns that have one by columns=, or leave cache= out"
+        f"(options; path, size and time of each file), name columns that have one by on= of filter, columns= of "
+        f"statistics, or leave cache= out"
     )
 
 

@@ -63,7 +63,7 @@ class IndexedNode(SameOrderNode):
         if source.traits.filters:
             raise ArgumentTypeError(
                 "with_index gives a number to each planned sample, and a lazy filter has left some out; apply "
-                "with_index before the filter, whose predicate gets the numbers too, unless columns= leaves them out"
+                "with_index before the filter, whose predicate gets the numbers too, unless on= leaves them out"
             )
         if not source.is_random_access:
             raise ArgumentTypeError(
