@@ -149,7 +149,7 @@ class AbstractDataSource:
     ) -> PlannedDataSource:
         """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
 
-        Results of one shape are stacked to an array. Others stay a list.
+        Results of one shape are stacked to an array, of NumPy's common dtype of those in the batch. Others stay a list.
 
         Args:
             fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict. With

@@ -263,3 +263,12 @@ def test_a_list_and_a_tensor_are_index_arrays():
     accessor = MapStyle(Listed(VECTORS))
     assert_same_rows(accessor[[1, 0]], VECTORS[[1, 0]])
     assert_same_rows(accessor[torch.tensor([1])], VECTORS[[1]])
+
+
+def test_views_of_memory_are_not_copied() -> None:
+    memory = bytearray(b"abc")
+    batch = MapStyle([memoryview(memory), memory])[:2]
+    batch[1][0] = ord("x")
+    assert memory == b"abc"
+    batch[0][0] = ord("z")
+    assert memory == b"zbc"

@@ -110,6 +110,21 @@ def test_texts_are_those_of_numpy(widths: list[int], kind: str, size: int, neste
     assert source.samples_by_indices(np.arange(0))[0].dtype == expected.dtype
 
 
+@pytest.mark.parametrize("kind", "US")
+def test_texts_that_maps_make_have_the_greatest_length_that_is_known(kind: str) -> None:
+    two, five = [arrays(words(n)).map(functools.partial(cast, f"{kind}{n}"), on=0) for n in (2, 5)]
+    known = arrays(words(7).astype(f"{kind}7"))
+
+    def lengths_of(source: Any, size: int) -> list[str]:
+        return [batch[0].dtype.str[1:] for batch in source.batch_iterator(size)]
+
+    assert lengths_of(two.concat(five), N) == [f"{kind}2", f"{kind}5"]
+    assert lengths_of(two.concat(five), 2 * N) == [f"{kind}5"]
+    assert lengths_of(two.concat(five, known), N) == [f"{kind}7"] * 3
+    same = two.map(functools.partial(cast, f"{kind}5"), on=0).concat(five)
+    assert lengths_of(same, 3) == [f"{kind}5"] * 5
+
+
 def test_a_column_that_is_read_alone_has_the_same_dtype() -> None:
     both = named(x=X, t=words(3)).concat(named(t=words(7), x=X))
     assert [batch["t"].dtype for batch in both.select("t").batch_iterator(N)] == [np.dtype("U7")] * 2
