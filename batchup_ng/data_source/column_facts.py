@@ -2,8 +2,8 @@
 
 One sample does not show which axes differ from sample to sample. Lists of arrays may differ in all. For padding, the
 sample is made a second time with wider padding: axes that change are those that the padding of a batch decides, also
-after the maps that follow. A function of the user may return any shapes. Then some more samples are made, each alone,
-and axes along which they differ are None.
+after the maps that follow. A function or a data set of the user may return any shapes, and numbers of several dtypes.
+Then some more samples are made, each alone. Axes along which they differ are None, and the dtype is their common one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import batch as nests
 from ..accessors.base import gather
-from ..batch import NOTHING_LEFT
+from ..batch import NOTHING_LEFT, as_text
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
@@ -32,6 +32,7 @@ from ..graph.rearranged import SubsetNode
 from ..memory.leases import FRESH
 from ..padding import PadColumns
 from ..randomness import BatchKey, OrderKey
+from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.rows import read_only
 from .looking import read, read_in_order, with_changed
 
@@ -73,16 +74,12 @@ def columns_of(node: Node) -> Any:
     known = n is not None and n != math.inf and not any(map(_has_any_number, nodes_of(node)))
 
     def told(leaf: Any, like: Sequence[Any]) -> Column:
-        dtype, shape = _kind(leaf)
-        for other in (getattr(one, "shape", ()) for one in like if hasattr(leaf, "shape")):
-            if len(other) == len(shape):
-                shape = tuple(axis if axis == length else None for axis, length in zip(shape, other, strict=True))
+        dtype, shape = _kind_of_all(leaf, like)
         # A collate function may make anything of the samples, a composite takes several of a part.
         counted = known and shape[:1] == (first.n,)
         return Column(dtype, (int(n) if counted else None, *shape[1:]))
 
-    n_leaves = len(list(nests.leaves(first.batch)))
-    like = zip(*[other for other in others if len(other) == n_leaves], strict=True)
+    like = _side_by_side(first.batch, others)
     return nests.map_leaves(lambda leaf: told(leaf, next(like, ())), first.batch)
 
 
@@ -97,18 +94,46 @@ def columns_of_arrays(node: ArraysNode) -> Any:
 
     if n == 0 and not all(map(known, node.data)):
         raise ArgumentError(NO_SAMPLE)
-    batch = node.joined([each if known(each) else gather(each, read_only(np.arange(1)), FRESH) for each in node.data])
-    if node.include_indices:
-        batch = with_rows(batch, np.arange(n))
-    stay = {id(each) for each in node.data if known(each) and getattr(each.dtype, "isnative", True)}
 
-    def told(leaf: Any) -> Any:
+    def read_one(row: int) -> Any:
+        rows = read_only(np.arange(row, row + 1))
+        with globals_kept(BatchKey()):
+            batch = node.joined([each if known(each) else gather(each, rows, FRESH) for each in node.data])
+        return with_rows(batch, np.arange(n)) if node.include_indices else batch
+
+    batch = read_one(0)
+    more: list[list[Any]] = []
+    if node.stacks_samples(None):
+        more = _leaves_made([functools.partial(read_one, row) for row in _places(n)])
+    stay = {id(each) for each in node.data if known(each) and getattr(each.dtype, "isnative", True)}
+    like = _side_by_side(batch, more)
+
+    def told(leaf: Any, others: Sequence[Any]) -> Any:
         if id(leaf) in stay:
             return leaf
-        dtype, shape = _kind(leaf)
+        dtype, shape = _kind_of_all(leaf, others)
         return Column(dtype, (n, *shape[1:]))
 
-    return nests.map_leaves(told, batch)
+    return nests.map_leaves(lambda leaf: told(leaf, next(like, ())), batch)
+
+
+def _side_by_side(batch: Any, others: Sequence[list[Any]]) -> Iterator[Sequence[Any]]:
+    """Return an iterator that gives the parts of other batches for each part of `batch`."""
+    n_leaves = len(list(nests.leaves(batch)))
+    return zip(*[other for other in others if len(other) == n_leaves], strict=True)
+
+
+def _kind_of_all(leaf: Any, like: Sequence[Any]) -> tuple[Any, tuple[int | None, ...]]:
+    """Return dtype and shape of the part `leaf` of a batch, and of the parts `like` it of other batches."""
+    dtype, shape = _kind(leaf)
+    for other in like if hasattr(leaf, "shape") else ():
+        if len(getattr(other, "shape", ())) == len(shape):
+            shape = tuple(axis if axis == length else None for axis, length in zip(shape, other.shape, strict=True))
+        own = getattr(other, "dtype", None)
+        if isinstance(own, np.dtype) and isinstance(dtype, np.dtype):
+            numbers = own.kind in "biufc" and dtype.kind in "biufc"
+            dtype = np.result_type(dtype, own) if numbers or as_text(dtype, own) else dtype
+    return dtype, shape
 
 
 def _has_any_number(node: Node) -> bool:
@@ -201,17 +226,26 @@ def _widened(node: Node, first: _First) -> list[Any]:
 
 
 def _more(node: Node, first: _First) -> list[list[Any]]:
-    """Return the parts of some more batches of as many samples, if a function of the user makes arrays of several axes.
-
-    Samples that cannot be made do not count.
+    """Return the parts of some more batches of as many samples, if a function or a data set of the user makes arrays of
+    several axes, or single samples.
     """
     in_batch = [len(getattr(leaf, "shape", ())) for leaf in nests.leaves(first.batch)]
-    if max(in_batch, default=0) < 2 or not any(map(_makes_any_shape, nodes_of(node))):
+    several_axes = max(in_batch, default=0) > 1 and any(map(_makes_any_shape, nodes_of(node)))
+    if not several_axes and not node.stacks_samples(None):
         return []
-    n = node.num_samples()
-    places = {1, int(n) // 2, int(n) - 1} if n is not None and n != math.inf else range(1, 1 + MORE_SAMPLES)
+    return _leaves_made(_reads(node, first, _places(node.num_samples())))
+
+
+def _places(n: Any) -> Sequence[int]:
+    """Return the positions of the samples that are compared with the first of `n`, which may be endless or unknown."""
+    places = {1, int(n) // 2, int(n) - 1} if n is not None and n != math.inf else set(range(1, 1 + MORE_SAMPLES))
+    return sorted(places - {0, n})
+
+
+def _leaves_made(reads: Iterable[Callable[[], Any]]) -> list[list[Any]]:
+    """Return the parts of the batches that these functions read. Samples that cannot be made do not count."""
     made = []
-    for read_one in _reads(node, first, sorted(set(places) - {0})):
+    for read_one in reads:
         try:
             batch = read_one()
         except Exception as error:

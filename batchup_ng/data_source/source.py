@@ -183,12 +183,13 @@ class AbstractDataSource:
     def columns(self) -> Any:
         """The columns in the structure of a batch, each with `dtype` and `shape` ``(n, ...)``.
 
-        It reads one sample with all maps, and up to three more if a function of yours makes arrays. The dtype is that
-        of the batches. Columns whose batches are lists have the dtype of a sample: ``dtype(str)`` of text,
-        ``dtype(object)`` of values that are no numbers, text or arrays, None of a list without a value. An axis is
-        None if batches of lists may differ along it, or if padding decides its length; n is None if it has no end or is
-        not known, as after a lazy filter. What a function of yours makes has the shape that it makes of the first
-        sample, with None for each axis along which the second, the middle or the last sample differs.
+        It reads one sample with all maps, and up to three more if a function or a data set of yours makes arrays or
+        single samples. The dtype is that of the batches; of numbers, it is the common one of these samples. Columns
+        whose batches are lists have the dtype of a sample: ``dtype(str)`` of text, ``dtype(object)`` of values that are
+        no numbers, text or arrays, None of a list without a value. An axis is None if batches of lists may differ along
+        it, or if padding decides its length; n is None if it has no end or is not known, as after a lazy filter. What a
+        function or a data set of yours makes has the shape of the first sample, with None for each axis along which the
+        second, the middle or the last sample differs.
 
         Raises:
             ArgumentTypeError: the source only streams.

@@ -281,6 +281,62 @@ def test_axes_that_differ_in_what_a_function_makes_are_none(make: Callable[[], A
         assert pool.parallel_data_source(source).columns["ids"].shape == shape
 
 
+SAMPLES: dict[str, tuple[Any, Any]] = {
+    "arrays": ([np.arange(k) for k in (2, 3, 1, 2)], ("i8", (None,))),
+    "arrays of one shape": ([np.zeros(2, "f4")] * 4, ("f4", (2,))),
+    "images": ([np.zeros((k, 5, 3), "u1") for k in (4, 6, 6, 4)], ("u1", (None, 5, 3))),
+    "numbers": ([1, 2.5, 3, 4], ("f8", ())),
+    "narrow and wide": ([np.int16(1), np.int16(2), np.uint8(3), np.int32(4)], ("i4", ())),
+    "texts": (TEXTS, (str, ())),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_the_samples_of_a_data_set_are_compared(kind: str) -> None:
+    samples, (dtype, shape) = SAMPLES[kind]
+    expected = (np.dtype(dtype), (N, *shape))
+    forms: list[tuple[Any, Callable[[Any], Any]]] = [
+        ({"x": bu.MapStyle(samples)}, lambda columns: columns["x"]),
+        ([bu.MapStyle(samples), np.arange(N)], lambda columns: columns[0]),
+        ([bu.MapStyle([(row, one) for row, one in enumerate(samples)])], lambda columns: columns[1]),
+        ([bu.MapStyle([{"x": one} for one in samples])], lambda columns: columns["x"]),
+        ({"y": bu.MapStyle([{"x": one} for one in samples])}, lambda columns: columns["y"]["x"]),
+    ]
+    for data, column in forms:
+        source = bu.ArrayDataSource(data)
+        nested = isinstance(data, dict) and "y" in data  # a map of samples would list the dicts
+        mapped = source if nested else source.map_samples(lambda *parts, **named: named or parts)
+        for over in (source, source.subset(range(N)), mapped):
+            assert tuple(column(over.columns)) == expected
+            batch = column(over[:])
+            assert isinstance(batch, list) or (batch.dtype, batch.shape) == expected
+    with bu.WorkerThreadPool(2) as pool:
+        behind = pool.parallel_data_source(bu.ArrayDataSource({"x": bu.MapStyle(samples)}))
+        assert tuple(behind.columns["x"]) == expected
+
+
+def test_tensors_of_a_data_set_are_compared() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    source = bu.ArrayDataSource([bu.MapStyle([torch.zeros(2), torch.zeros(3)])])
+    assert tuple(source.columns[0]) == (np.dtype("f4"), (2, None))
+
+
+def test_samples_of_a_data_set_that_cannot_be_read_do_not_count() -> None:
+    class FirstOnly(list[Any]):
+        def __getitem__(self, row: Any) -> Any:
+            if row:
+                raise OSError("unreadable")
+            np.random.random()
+            return super().__getitem__(row)
+
+    state = np.random.get_state()[2]
+    for source in (bu.ArrayDataSource({"x": bu.MapStyle(FirstOnly([np.zeros(2)] * 5))}),
+                   bu.ArrayDataSource([bu.MapStyle(FirstOnly([np.zeros(2)]))])):  # fmt: skip
+        columns = source.columns
+        assert (columns["x"] if isinstance(columns, dict) else columns[0]).shape in ((5, 2), (1, 2))
+    assert np.random.get_state()[2] == state
+
+
 def test_no_sample_but_the_first_must_be_readable() -> None:
     read = []
 
