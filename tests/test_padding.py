@@ -300,6 +300,7 @@ def test_columns_beside_a_padded_one_are_read_alone(options: dict[str, Any]) -> 
         picked = [batch[0].tolist() if isinstance(batch, tuple) else batch["label"].tolist()
                   for batch in source.select(column).batch_iterator(4)]  # fmt: skip
         assert np.concatenate(picked).tolist() == LABELS.tolist()
+    assert named.lengths("ids").tolist() == [options.get("length", 4)] * 6
     for source in (named, files, named.subset(range(6))):
         assert source.labels.tolist() == LABELS.tolist()
         assert len(source.sample(balanced=True)) == 6

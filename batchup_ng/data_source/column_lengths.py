@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from .. import batch as nests
 from ..columns import keys_in, with_places
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import numbered_length
+from ..graph.map import MapNode
+from ..graph.node import Node, numbered_length
+from ..padding import PadColumns
 from .looking import read_in_order
 
 if TYPE_CHECKING:
@@ -46,10 +49,11 @@ def lengths(source: AbstractDataSource, column: Any) -> np.ndarray:
     except ArgumentError as error:
         raise ArgumentError(f"column: {error}") from None
     form = node.form()
+    read = _padded_alone(node) if alone is None else alone
     found = np.empty(n, np.int64)
     for start in range(0, n, SAMPLES_READ_AT_ONCE):
         positions = np.arange(start, min(start + SAMPLES_READ_AT_ONCE, n))
-        batch = nests.as_batch(read_in_order(node if alone is None else alone, positions))
+        batch = nests.as_batch(read_in_order(read, positions))
         if alone is None:
             (key,) = keys_in(batch, with_places(form, [column]))
             values = batch[key]
@@ -68,3 +72,11 @@ def lengths(source: AbstractDataSource, column: Any) -> np.ndarray:
                 f"name another column, or pass the numbers themselves to the sampler"
             ) from None
     return found
+
+
+def _padded_alone(node: Node) -> Node:
+    """Return a node that pads columns of dicts without the columns that stay as they are; any other node itself."""
+    if isinstance(node, MapNode) and isinstance(node.fn, PadColumns) and isinstance(node.source.form(), Mapping):
+        narrow = node.source.only(node.fn.columns)
+        return node if narrow is None else node.with_children([narrow])
+    return node
