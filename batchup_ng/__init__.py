@@ -12,35 +12,11 @@
 The names of BatchUp 0.2.3 keep their places: ``data_source``, ``sampling``, ``work_pool``, ``image.utils``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from . import augment, data_source, sampling, work_pool
+from . import data_source, sampling, work_pool
 from ._version import __version__
-from .accessors import (
-    Accessor,
-    ArrowRows,
-    Cached,
-    CenterCrop,
-    FileBytes,
-    Hdf5Rows,
-    Hdf5Values,
-    ImageArrayUInt8ToFloat32,
-    ImageBytes,
-    ImageFiles,
-    LmdbArray,
-    LmdbRows,
-    MapStyle,
-    NpyRows,
-    NpzRows,
-    ParquetRows,
-    Ragged,
-    RandomResizedCrop,
-    SafetensorsRows,
-    TarShards,
-    TextLines,
-    ZarrRows,
-)
+from .accessors import Accessor, Cached, ImageArrayUInt8ToFloat32, MapStyle, Ragged
 from .data_source import (
     AbstractDataSource,
     ArrayDataSource,
@@ -63,19 +39,6 @@ from .data_source import (
     write_errors,
 )
 from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
-from .data_statistics import ColumnStatistics, Statistics, class_weights, standardize, statistics
-from .datasets import (
-    FilesDataSource,
-    FilesReport,
-    from_coco,
-    from_csv,
-    from_file,
-    from_folder,
-    from_pairs,
-    from_table,
-    from_voc,
-    from_yolo,
-)
 from .errors import (
     AccountingError,
     ArgumentError,
@@ -106,11 +69,10 @@ from .errors import (
     WorkerWarning,
     WriteError,
 )
-from .explanation import Explanation
-from .formats import Converted, convert
+from .lazy_names import on_first_use
+from .live.answers import look as _look  # noqa: F401  # its module sets what loops call once a second
 from .loader import Loader
 from .memory.budget import memory, memory_limit
-from .observe import ColumnSummary, ContactSheet, Summary, explain, openmetrics, progress, show, summary, trace
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -128,9 +90,7 @@ from .sampling import (
     measure_mixing,
     num_batches,
 )
-from .targets import DetectionTargets
-from .waiting import EpochWait, watch
-from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerRayPool, WorkerThreadPool
+from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
 
 __all__ = [
     "AbstractDataSource",
@@ -265,11 +225,81 @@ __all__ = [
     "write_errors",
 ]
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for the module of the same name
+    from . import augment
+    from .accessors import (
+        ArrowRows,
+        CenterCrop,
+        FileBytes,
+        Hdf5Rows,
+        Hdf5Values,
+        ImageBytes,
+        ImageFiles,
+        LmdbArray,
+        LmdbRows,
+        NpyRows,
+        NpzRows,
+        ParquetRows,
+        RandomResizedCrop,
+        SafetensorsRows,
+        TarShards,
+        TextLines,
+        ZarrRows,
+    )
+    from .data_statistics.class_weights import class_weights
+    from .data_statistics.column import ColumnStatistics
+    from .data_statistics.compute import statistics
+    from .data_statistics.result import Statistics
+    from .data_statistics.standardize import standardize
+    from .datasets.files import FilesDataSource, FilesReport
+    from .datasets.from_coco import from_coco
+    from .datasets.from_csv import from_csv
+    from .datasets.from_file import from_file
+    from .datasets.from_folder import from_folder
+    from .datasets.from_pairs import from_pairs
+    from .datasets.from_table import from_table
+    from .datasets.from_voc import from_voc
+    from .datasets.from_yolo import from_yolo
+    from .explanation import Explanation
+    from .formats import Converted, convert
     from .frameworks.keras import KeepState as KeepState
-else:  # not in __all__: a star import must not import Keras
-
-    def __getattr__(name: str) -> Any:
-        if name == "KeepState":
-            return import_module(".frameworks.keras", __name__).KeepState
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    from .observe.explain import explain
+    from .observe.openmetrics import openmetrics
+    from .observe.progress import progress
+    from .observe.sheet import ContactSheet, show
+    from .observe.table import ColumnSummary, Summary, summary
+    from .observe.trace import trace
+    from .targets import DetectionTargets
+    from .waiting import EpochWait, watch
+    from .work_pool import WorkerRayPool
+else:
+    # KeepState is not in __all__: a star import must not import Keras.
+    __getattr__, __dir__ = on_first_use(
+        __name__,
+        {
+            ".accessors": [
+                "ArrowRows", "CenterCrop", "FileBytes", "Hdf5Rows", "Hdf5Values", "ImageBytes", "ImageFiles",
+                "LmdbArray", "LmdbRows", "NpyRows", "NpzRows", "ParquetRows", "RandomResizedCrop", "SafetensorsRows",
+                "TarShards", "TextLines", "ZarrRows",
+            ],
+            ".augment": ["augment"],
+            ".data_statistics": [
+                "data_statistics", "ColumnStatistics", "Statistics", "class_weights", "standardize", "statistics",
+            ],
+            ".datasets": [
+                "datasets", "FilesDataSource", "FilesReport", "from_coco", "from_csv", "from_file", "from_folder",
+                "from_pairs", "from_table", "from_voc", "from_yolo",
+            ],
+            ".explanation": ["explanation", "Explanation"],
+            ".formats": ["formats", "Converted", "convert"],
+            ".image": ["image"],
+            ".observe": [
+                "observe", "ColumnSummary", "ContactSheet", "Summary", "explain", "openmetrics", "progress", "show",
+                "summary", "trace",
+            ],
+            ".targets": ["targets", "DetectionTargets"],
+            ".waiting": ["waiting", "EpochWait", "watch"],
+            ".work_pool": ["WorkerRayPool"],
+        },
+        hidden={".frameworks.keras": ["KeepState"]},
+    )

@@ -13,11 +13,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from . import validation
+from . import validation, work_pool
 from .data_source import BatchIterator
 from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.accounting import OutOfOrder
@@ -38,7 +38,6 @@ from .data_source.epoch_options import (
 )
 from .data_source.of_data import source_of
 from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
-from .explanation import Explanation
 from .faults.policy import RAISE, ErrorPolicy, error_policy
 from .graph.node import Node
 from .graph.user import UserNode
@@ -46,12 +45,13 @@ from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
-from .work_pool import AbstractWorkerPool
 from .work_pool.by_name import checked_kind, pool_of_loader
 from .work_pool.choice import choose
-from .work_pool.explaining import explained
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
 from .work_pool.prefetch import PrefetchNode
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
 
 LoaderType = TypeVar("LoaderType", bound="Loader")
 
@@ -107,7 +107,7 @@ class Loader:
         batch_size: int | None = None,
         *,
         shuffle: Any = None,
-        pool: str | AbstractWorkerPool | Loader = "auto",
+        pool: str | work_pool.AbstractWorkerPool | Loader = "auto",
         workers: int | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         drop_last: bool = False,
@@ -393,7 +393,7 @@ class Loader:
         Python code in the maps of threads from waiting. With `try_it`, it runs the first advice with a copy for up to 5
         seconds, and a loop that sleeps. Fewer than 8 measured batches are an ``ArgumentError``.
         """
-        return explained(self._shared.pool_node, self._options_of(self.epoch), trial, try_it)
+        return work_pool.explained(self._shared.pool_node, self._options_of(self.epoch), trial, try_it)
 
     @property
     def errors(self) -> list[Any]:
@@ -487,7 +487,7 @@ class Loader:
         started: PoolNode = shared.pool_node
         return started
 
-    def _worked_for(self, pool: AbstractWorkerPool) -> PoolNode:
+    def _worked_for(self, pool: work_pool.AbstractWorkerPool) -> PoolNode:
         node = self._shared.source.node
         if node.is_random_access:
             limits: Any = {"buffer_bytes": self._buffer_bytes, "timeout": self._timeout, "measure": self._measure}

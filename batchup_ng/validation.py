@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import operator
@@ -186,6 +185,8 @@ def closest(name: str, options: Iterable[str]) -> str | None:
     >>> closest("lable", ["table", "label"]), closest("labl", ["table", "label"]), closest("x", ["table", "label"])
     ('label', 'label', None)
     """
+    import difflib  # here, because only an error needs it
+
     options = list(options)
     same = [option for option in options if sorted(option) == sorted(name)]
     close = difflib.get_close_matches(name, same or options, n=1, cutoff=0.0 if same else 0.6)

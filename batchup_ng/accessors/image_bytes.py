@@ -12,7 +12,8 @@ from ..errors import ArgumentTypeError
 from ..validation import known_names
 from .base import fingerprint_of, sample_name
 from .column import check_indexed_by_rows
-from .pictures import ADVICE_ON_PICTURE_OPTIONS, Pictures
+from .own_rows import PICTURE_ADVICE
+from .pictures import Pictures
 
 
 class ImageBytes(Pictures):
@@ -37,7 +38,7 @@ class ImageBytes(Pictures):
         ImportError: ``"fast"`` or ``"simplejpeg"`` is requested, and the extra ``images`` is not installed.
     """
 
-    @known_names(ADVICE_ON_PICTURE_OPTIONS)
+    @known_names(PICTURE_ADVICE)
     def __init__(
         self, encoded: Any, size: int | tuple[int, int] | None = None, mode: str = "RGB", dtype: Any = np.uint8, *,
         resize: str = "bilinear", crop: Any = None, decoder: str = "auto", max_pixels: int = 89_478_485,

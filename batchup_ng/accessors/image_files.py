@@ -12,8 +12,9 @@ from ..errors import ArgumentError
 from ..validation import known_names
 from .base import files_digest
 from .image_decoding import MAX_BYTES_READ_WHOLE
+from .own_rows import PICTURE_ADVICE
 from .packed_paths import packed_paths
-from .pictures import ADVICE_ON_PICTURE_OPTIONS, Pictures
+from .pictures import Pictures
 from .storage.open_file import regular
 from .storage.remote import is_remote
 
@@ -42,7 +43,7 @@ class ImageFiles(Pictures):
         ImportError: ``"fast"`` or ``"simplejpeg"`` is requested, and the extra ``images`` is not installed.
     """
 
-    @known_names(ADVICE_ON_PICTURE_OPTIONS)
+    @known_names(PICTURE_ADVICE)
     def __init__(
         self, paths: Iterable[str | os.PathLike[str]], size: int | tuple[int, int] | None = None, mode: str = "RGB",
         dtype: Any = np.uint8, *, resize: str = "bilinear", crop: Any = None, decoder: str = "auto",

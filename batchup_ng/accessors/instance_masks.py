@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from .base import chosen_rows
+from .own_rows import OwnRows
 
 FINE = 5
 """Places in a pixel, along each axis, that the border of a polygon is drawn in."""
 
 
-class InstanceMasks:
+class InstanceMasks(OwnRows):
     """The masks of the objects of each image, ``(k, height, width) uint8`` of 0 and 1, as an accessor.
 
     Several rows are a list.

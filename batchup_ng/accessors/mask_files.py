@@ -13,13 +13,14 @@ from ..errors import SampleReadError
 from ..signals import InterruptsHeld
 from .base import chosen_rows, files_digest
 from .image_decoding import header_size, stored_values
+from .own_rows import OwnRows
 from .packed_paths import packed_paths
 from .pictures import unreadable
 from .spreading import spread
 from .storage.open_file import regular
 
 
-class MaskFiles:
+class MaskFiles(OwnRows):
     """Masks in files, ``(height, width)`` each, as an accessor: several rows are a list, each in its own size.
 
     Values are the numbers in the file: palette numbers, or grey levels, without a conversion of colours. So a mask of
@@ -31,6 +32,8 @@ class MaskFiles:
         dtype: An integer dtype that holds all values.
         max_pixels: Masks with more pixels are refused before they are decoded.
     """
+
+    spreads_reads = True
 
     def __init__(self, paths: Any, dtype: Any, max_pixels: int = 89_478_485) -> None:
         self._paths = packed_paths(paths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import IO, Any, TypeVar
 
@@ -19,19 +19,15 @@ from ..validation import height_and_width, no_unknown, one_of, positive_int
 from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
 from .image_decoding import CHANNELS, RESIZE_FILTERS, Decoding, opencv, simplejpeg
+from .own_rows import PICTURE_ADVICE, PictureRows
 from .spreading import spread
 
 PicturesType = TypeVar("PicturesType", bound="Pictures")
 
 DECODERS = ("auto", "pillow", "simplejpeg")
-ADVICE_ON_PICTURE_OPTIONS = {
-    **dict.fromkeys(["resample", "interpolation"], "pass the filter as resize="),
-    **dict.fromkeys(["transform", "transforms"], "apply it by a map of the source: source.map(...), .map_samples(...)"),
-}
-"""Advice for options of other libraries."""
 
 
-class Pictures(ABC):
+class Pictures(PictureRows):
     """Images; a subclass opens the encoded ones.
 
     Args:
@@ -129,7 +125,7 @@ class Pictures(ABC):
             "decoder": "pillow" if how.pillow else "auto", "max_pixels": how.max_pixels,
             "truncated": "fill" if how.fills else "error",
         }  # fmt: skip
-        no_unknown("with_options", options, present, ADVICE_ON_PICTURE_OPTIONS)
+        no_unknown("with_options", options, present, PICTURE_ADVICE)
         made = copy.copy(self)
         Pictures.__init__(made, **{**present, **options})
         return made

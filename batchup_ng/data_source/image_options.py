@@ -10,9 +10,9 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..accessors.annotated_images import refuse_annotations
+from ..accessors.annotations import refuse_annotations
 from ..accessors.cached import Cached
-from ..accessors.pictures import ADVICE_ON_PICTURE_OPTIONS, Pictures
+from ..accessors.own_rows import PICTURE_ADVICE, PictureRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..columns import Places, column_names
 from ..errors import ArgumentError, ArgumentTypeError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .source import AbstractDataSource
 
 
-@known_names(ADVICE_ON_PICTURE_OPTIONS)
+@known_names(PICTURE_ADVICE)
 def with_images(
     source: AbstractDataSource, *, on: Any = None, size: Any = NOT_GIVEN, mode: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN,
     resize: Any = NOT_GIVEN, crop: Any = NOT_GIVEN, decoder: Any = NOT_GIVEN, max_pixels: Any = NOT_GIVEN,
@@ -144,7 +144,7 @@ def _with_options(node: ArraysNode, chosen: list[int] | None, options: Mapping[s
 
 def _changed(column: Any, options: Mapping[str, Any]) -> Any:
     """Return an accessor of images with other options, or None if the column holds no images."""
-    if isinstance(column, Pictures):
+    if isinstance(column, PictureRows):
         return column.with_options(**options)
     if type(column) is ImageArrayUInt8ToFloat32:
         inside = _changed(column.arr_u8, options)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..accessors.annotated_images import RESIZE_ALL, AnnotatedImages
+from ..accessors.annotated_images import AnnotatedImages
+from ..accessors.annotations import RESIZE_ALL
 from ..accessors.packed_paths import PackedPaths
 from ..accessors.ragged import Ragged
 from ..errors import ArgumentError

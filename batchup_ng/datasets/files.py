@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .. import validation
-from ..accessors.annotated_images import RESIZED_ONCE, AnnotatedImages
+from ..accessors.annotated_images import AnnotatedImages
+from ..accessors.annotations import RESIZED_ONCE
 from ..data_source.array import ArrayDataSource
 from ..data_source.reader_facts import class_names
 from ..display import counted, printable

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..accessors.annotated_images import refuse_annotations
+from ..accessors.annotations import refuse_annotations
 from ..accessors.image_bytes import ImageBytes
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths, path_text

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import tensors
+from ..accessors.own_rows import PictureRows
 from ..accessors.packed_texts import PackedTexts
-from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
 from ..accessors.storage.base import StoredValues
 from ..batch import as_text, kind_of_samples
@@ -25,7 +25,7 @@ from ..errors import ArgumentError, MapResultError
 from .arrays import ArraysNode
 from .node import Classes, Kind, Node, nodes_of, stacks
 
-LISTS = (Ragged, PackedTexts, Pictures, StoredValues)
+LISTS = (Ragged, PackedTexts, PictureRows, StoredValues)
 """Accessors whose batches are lists unless they have a `shape`."""
 
 

@@ -11,14 +11,10 @@ import numpy as np
 
 from ..accessors.base import gather, sample_name
 from ..accessors.cached import Cached
-from ..accessors.image_bytes import ImageBytes
-from ..accessors.instance_masks import InstanceMasks
 from ..accessors.map_style import MapStyle
-from ..accessors.mask_files import MaskFiles
+from ..accessors.own_rows import OwnRows, PictureRows
 from ..accessors.packed_texts import PackedTexts
-from ..accessors.pictures import Pictures
 from ..accessors.ragged import Ragged
-from ..accessors.storage import FileBytes
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
 from ..batch_layout import of_its_own
@@ -37,7 +33,7 @@ from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 DEFAULT_WINDOW_BLOCKS = 16
 """Number of blocks to mix if an accessor has no ``natural_window``."""
 
-DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Pictures, Cached, Ragged, StoredRows, MaskFiles, InstanceMasks)
+DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Cached, Ragged, StoredRows, OwnRows)
 """Accessors whose ``repr`` describes them."""
 
 
@@ -81,7 +77,7 @@ class ArraysNode(RowsNode):
         self._origins: list[int | None] | None = None  # see `of_known_form`
         self._has_samples = any(isinstance(array, MapStyle) for array in self.data)
         self._runs_user_code = self.own != NO_USER_METHODS or not all(map(_is_plain, self.data))
-        self._spreads_reads = any(isinstance(_unscaled(array), (Pictures, MaskFiles)) for array in self.data)
+        self._spreads_reads = any(_spreads_reads(_unscaled(array)) for array in self.data)
         self._draws = any(getattr(array, "draws", False) for array in self.data)
         self._has_accessors = not all(isinstance(array, np.ndarray) for array in self.data)  # they may write to rows
 
@@ -257,10 +253,19 @@ def _unscaled(array: Any) -> Any:
     return _unscaled(array.arr_u8) if type(array) is ImageArrayUInt8ToFloat32 else array
 
 
+def _spreads_reads(array: Any) -> bool:
+    return isinstance(array, OwnRows) and array.spreads_reads
+
+
+def _is_encoded_elsewhere(array: Any) -> bool:
+    """Return whether an accessor decodes images of a list or of another accessor."""
+    return isinstance(array, PictureRows) and array.encoded is not None
+
+
 def _stored(array: Any) -> Any:
     """Return the accessor that reads from storage, inside wrappers that scale, cache or decode its rows."""
     array = _unscaled(array)
-    return _stored(array.encoded) if type(array) is ImageBytes else array
+    return _stored(array.encoded) if _is_encoded_elsewhere(array) else array
 
 
 def _class_names(array: Any) -> tuple[str, ...]:
@@ -272,9 +277,9 @@ def _class_names(array: Any) -> tuple[str, ...]:
 def _is_plain(array: Any) -> bool:
     """Return whether only the library's own code reads the rows."""
     array = _unscaled(array)
-    if type(array) is ImageBytes:
+    if _is_encoded_elsewhere(array):
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
     if type(array) is Ragged:
         return _is_plain(array.values)
-    plain = isinstance(array, (np.ndarray, PackedTexts, Pictures, FileBytes, MaskFiles, InstanceMasks))
+    plain = isinstance(array, (np.ndarray, PackedTexts, OwnRows))
     return plain or (isinstance(array, StoredRows) and not array.runs_user_code)

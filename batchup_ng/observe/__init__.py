@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import answers  # noqa: F401  # which sets what loops call once a second
 from .explain import explain
 from .openmetrics import openmetrics
 from .progress import progress

@@ -18,7 +18,7 @@ from .. import validation
 from .._version import __version__
 from ..display import in_bytes, printable
 from ..errors import ArgumentError, BatchupError
-from .answers import FolderRefused, folders, opened
+from ..live.answers import FolderRefused, folders, opened
 
 DRAWN_EVERY = 1.0
 """Seconds from one table to the next, and from one request to the next."""

@@ -1,11 +1,13 @@
 """Pools of threads and processes, the work stream, and the sources whose batches the pools make."""
 
+from typing import TYPE_CHECKING
+
 from ..faults.policy import ErrorPolicy
+from ..lazy_names import on_first_use
 from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
 from .processes import WorkerProcessPool
-from .ray import WorkerRayPool
 from .serial import SerialPool
 from .stream import WorkStream
 from .threads import WorkerThreadPool
@@ -21,3 +23,9 @@ __all__ = [
     "WorkerRayPool",
     "WorkerThreadPool",
 ]
+
+if TYPE_CHECKING:
+    from .explaining import explained as explained
+    from .ray import WorkerRayPool
+else:
+    __getattr__, __dir__ = on_first_use(__name__, {".explaining": ["explained"], ".ray": ["WorkerRayPool"]})

@@ -24,13 +24,14 @@ import functools
 import itertools
 import math
 import pickle
-import statistics
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
@@ -185,7 +186,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         certain = sum(share.high - share.low <= MAX_QUEUED_SHARE for share in shares)
         if certain == ENOUGH_SHARES or time.perf_counter() - began > MAX_SECONDS:
             break
-    each, cpu = statistics.median(times), statistics.median(ran)
+    each, cpu = float(np.median(times)), float(np.median(ran))
     if each < TINY_BATCH_SECONDS:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
     why = f"a batch takes {in_seconds(each)}"
@@ -196,7 +197,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     if not shares:
         return Choice("processes", f"{why}, {cpu / each:.0%} of it on a CPU, too long to try whether threads would do")
     best = sorted(shares, key=lambda share: share.high - share.low)[:ENOUGH_SHARES]
-    low, high = (statistics.median(bound) for bound in zip(*best, strict=True))
+    low, high = (float(np.median(bound)) for bound in zip(*best, strict=True))
     if each >= SHORT_BATCH_SECONDS and low < LOCK_SHARE <= high and high - low > MAX_QUEUED_SHARE:
         return Choice("processes", f"{why}; the machine is too busy to tell whether threads would do")
     share = (low + high) / 2
@@ -233,9 +234,9 @@ def _share_of_python() -> float:
         for _ in range(LOOPED):
             pass
 
-    seconds = max(1e-9, statistics.median(timed(count).ran for _ in range(5)))
+    seconds = max(1e-9, float(np.median([timed(count).ran for _ in range(5)])))
     shares = [_share_held(count, seconds, seconds) for _ in range(5)]
-    return max(LEAST_SHARE_OF_PYTHON, statistics.median((share.low + share.high) / 2 for share in shares))
+    return max(LEAST_SHARE_OF_PYTHON, float(np.median([(share.low + share.high) / 2 for share in shares])))
 
 
 def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:

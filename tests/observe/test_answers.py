@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.live import answers
+from batchup_ng.live.figures import RECENT, figures, recent
 from batchup_ng.meters import batch_times
 from batchup_ng.meters.batch_times import BatchTimes, Meter
-from batchup_ng.observe import answers
-from batchup_ng.observe.figures import RECENT, figures, recent
 
 N, SIZE = 20, 3
 BATCHES = [list(range(k, min(k + SIZE, N))) for k in range(0, N, SIZE)]

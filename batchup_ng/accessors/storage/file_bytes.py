@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import SampleReadError
 from ..base import chosen_rows, files_digest
+from ..own_rows import OwnRows
 from ..packed_paths import packed_paths
 from .base import called, reason
 from .open_file import regular
@@ -16,7 +17,7 @@ from .remote import is_remote, read_files, stamps_of
 from .shard_paths import shard_paths
 
 
-class FileBytes:
+class FileBytes(OwnRows):
     """Files as rows: each row is the whole content of a file, as ``bytes``. Several rows are a list.
 
     Files may be at URLs; the files of a batch are fetched at once. Each access reads the file again, so a changed file

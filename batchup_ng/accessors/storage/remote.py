@@ -9,11 +9,12 @@ Failures. A failure that may pass (a refused or broken connection, silence, an a
 server may be silent for :data:`SILENCE_SECONDS`, the libraries of other stores have limits of their own, and no try
 takes longer than :data:`TRY_SECONDS`. An answer is trusted as little as a file. It is used only if its length is right
 and, from a web server, if its headers name the part that was requested.
+
+Functions import asyncio and fsspec, because modules that are always loaded import this one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import functools
 import os
@@ -176,6 +177,8 @@ class RemoteSystem:
         return functools.partial(self._asked, name.lstrip("_"))
 
     async def _asked(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        import asyncio
+
         from fsspec.asyn import get_loop
 
         ask = functools.partial(_call, self._fs, name, *args, **kwargs)
@@ -214,6 +217,8 @@ def _at_once(systems: dict[str, tuple[Any, str]], asks: Sequence[Callable[[], Aw
     """Return the answer to each of `asks`, or its exception."""
     if not asks:
         return []
+    import asyncio
+
     from fsspec.asyn import get_loop, sync
 
     async def all_of() -> list[Any]:
@@ -230,6 +235,8 @@ def _at_once(systems: dict[str, tuple[Any, str]], asks: Sequence[Callable[[], Aw
 
 async def _tried(ask: Callable[[], Awaitable[Any]]) -> Any:
     """Return the result of `ask`, after several tries if need be."""
+    import asyncio
+
     began, tries = time.monotonic(), 0
     while True:
         tries += 1
@@ -252,6 +259,8 @@ def _cause(error: Exception) -> Exception:
     """
     if not isinstance(error, FileNotFoundError):
         return error
+    import asyncio
+
     cause = error.__cause__
     web = type(cause).__module__.startswith("aiohttp") or isinstance(cause, (ConnectionError, asyncio.TimeoutError))
     if isinstance(cause, Exception) and web and getattr(cause, "status", None) not in (404, 410):
@@ -273,6 +282,8 @@ class RemoteError(OSError):
 
 async def _call(fs: Any, name: str, *args: Any, stamp: Stamp | None = None, **kwargs: Any) -> Any:
     if not fs.async_impl:
+        import asyncio
+
         return await asyncio.to_thread(getattr(fs, name), *args, **kwargs)
     if _is_http(fs) and name in ("cat_file", "info", "exists"):
         kwargs.update(_request(fs, name, kwargs, stamp))

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...errors import PoolBroken, PoolClosed
@@ -43,8 +43,12 @@ _BOOT = (
     # Before the import path of the pool's process is set, only sys is imported. The library is imported without the
     # current folder in the path, because the program may have changed to a folder that contains a json.py.
     "import sys; sys.path[:] = sys.argv[1].split(chr(10)); from batchup_ng.work_pool.processes import {module}; "
-    "sys.path[:] = sys.argv[2].split(chr(10)); {module}.main(*map(int, sys.argv[3:]))"
+    "[*map(__import__, sys.argv[3].split())]; "
+    "sys.path[:] = sys.argv[2].split(chr(10)); {module}.main(*map(int, sys.argv[4:]))"
 )
+_ROOMS_OF_WORKERS = ("accessors", "augment", "data_statistics", "datasets", "formats", "targets")
+"""The parts of this package that load on first use, and whose objects workers may get."""
+
 _HOME = str(Path(__file__).resolve().parents[3])
 """The folder that contains this package."""
 
@@ -171,17 +175,29 @@ def new_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             raise
 
 
-def command(module: str, *numbers: int) -> list[str]:
-    """Return the command to call ``main`` of a module with `numbers` in another interpreter like the present one."""
+def loaded_rooms() -> list[str]:
+    """Return the modules of :data:`_ROOMS_OF_WORKERS` that this program has imported.
+
+    A server imports them too, or each of its workers would import them again, into memory of its own.
+    """
+    prefixes = tuple(f"batchup_ng.{room}" for room in _ROOMS_OF_WORKERS)
+    return [name for name in list(sys.modules) if name.startswith(prefixes)]
+
+
+def command(module: str, *numbers: int, imports: Sequence[str] = ()) -> list[str]:
+    """Return the command to call ``main`` of a module with `numbers` in another interpreter like the present one.
+
+    That interpreter first imports the modules `imports` of this package.
+    """
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing uses it as well
     paths = [os.path.abspath(entry) for entry in sys.path if entry], [os.path.abspath(entry) for entry in sys.path]
     texts = ["\n".join(path if _HOME in path else [*path, _HOME]) for path in paths]
-    return [sys.executable, *flags, "-c", _BOOT.format(module=module), *texts, *map(str, numbers)]
+    return [sys.executable, *flags, "-c", _BOOT.format(module=module), *texts, " ".join(imports), *map(str, numbers)]
 
 
 def run(module: str, fds: list[int], blas_threads: int | None, *numbers: int) -> subprocess.Popen[bytes]:
     """Start an interpreter with the descriptors `fds` that calls ``main`` of a module with `numbers`."""
-    arguments, variables = command(module, *numbers), {**os.environ, **same_bits(blas_threads)}
+    arguments, variables = command(module, *numbers, imports=loaded_rooms()), {**os.environ, **same_bits(blas_threads)}
     # Ctrl-C is blocked during the start. The new process keeps it blocked until it ignores Ctrl-C.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import re
@@ -183,7 +184,7 @@ def test_pauses_grow_and_differ(server: Server, monkeypatch: pytest.MonkeyPatch)
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(remote.asyncio, "sleep", sleep)  # type: ignore[attr-defined]
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     for _ in range(5):
         server.fails("GET x", refuses(503), 4)
         assert read_ranges(ranges(server, 1)[0]) == ranges(server, 1)[1]
