@@ -73,9 +73,8 @@ def known_names(
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
-        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        known = frozenset(each.name for each in named) - {"self"}
+        code = function.__code__
+        known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - {"self"}
         where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
         makes = function.__name__ == "__init__"
 
@@ -91,7 +90,10 @@ def known_names(
             return function(*args, **kwargs)
 
         function.__qualname__ = where  # for Python's own messages; the class's own name may be an internal one
-        checked.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]  # inspect reads it
+        if code.co_flags & inspect.CO_VARKEYWORDS:  # else inspect reads the signature of the function itself
+            signature = inspect.signature(function)
+            named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+            checked.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
         return checked
 
     return decorator
