@@ -13,7 +13,7 @@ import copy
 import sys
 from array import array as plain_array
 from collections import deque
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -23,6 +23,7 @@ from . import tensors
 from .batch import PLAIN, is_masked
 from .errors import MapResultError
 from .memory.leases import FRESH, Buffers, Lease
+from .references import References, roots_of
 from .shared_columns import sharing
 
 
@@ -113,17 +114,21 @@ def copied(value: Any) -> Any:
 
 
 def apart(batch: Any, before: Any) -> Any:
-    """Return the result of a map, with a copy of each column that shares memory with another column.
+    """Return the result of a map for the next map, which may write to it.
+
+    A column is copied if it shares memory with another column, or if the map or anything else keeps its memory, such as
+    a constant. No variable may hold a column of the batch.
 
     Args:
         batch: A tuple or mapping of columns. Anything else is returned unchanged.
         before: The batch that the map was called with. Its arrays are apart; the map may have changed its lists.
     """
-    if not isinstance(batch, (tuple, Mapping)) or len(batch) < 2:
+    if not isinstance(batch, (tuple, Mapping)):
         return batch
-    columns: dict[Any, Any] = dict(enumerate(batch)) if isinstance(batch, tuple) else dict(batch)
-    kept = before.values() if isinstance(before, Mapping) else before if isinstance(before, tuple) else ()
+    kept = list(before.values() if isinstance(before, Mapping) else before if isinstance(before, tuple) else ())
     known = set(map(id, kept))
+    changed = _copies_of_kept(batch, known, kept)
+    columns: dict[Any, Any] = {**(dict(enumerate(batch)) if isinstance(batch, tuple) else batch), **changed}
     arrays, filled, new = [], [], []  # old arrays and numbers, old lists and dicts of arrays, new columns
     for key, column in columns.items():
         if id(column) not in known:
@@ -134,11 +139,10 @@ def apart(batch: Any, before: Any) -> Any:
             arrays.append(key)
         known.discard(id(column))  # a second time it is a new column
     plain = not filled and all(_is_plain(columns[key]) for key in new)
-    if plain and len(set(map(id, columns.values()))) == len(columns):
-        return batch  # nearly always
-    changed = {key: _copy(columns[key]) for key in sharing(columns, arrays, [*filled, *new], set(filled))}
+    if not plain or len(set(map(id, columns.values()))) < len(columns):
+        changed |= {key: _copy(columns[key]) for key in sharing(columns, arrays, [*filled, *new], set(filled))}
     if not changed:
-        return batch
+        return batch  # nearly always
     if isinstance(batch, tuple):
         made = [changed.get(place, column) for place, column in enumerate(batch)]
         return batch._make(made) if hasattr(batch, "_make") else tuple(made)
@@ -147,6 +151,25 @@ def apart(batch: Any, before: Any) -> Any:
     own = copy.copy(batch)
     own.update(changed)
     return own
+
+
+def _copies_of_kept(batch: Any, known: Collection[int], before: Sequence[Any]) -> dict[Any, Any]:
+    """Return copies of the new columns of a batch that share memory with anything but the batch and `before`."""
+    keys = []
+    for key in range(len(batch)) if isinstance(batch, tuple) else list(batch):
+        column = batch[key]
+        if id(column) in known or type(column) in PLAIN:
+            continue
+        if type(column) is not np.ndarray or not column.flags.owndata or getrefcount(column) > _HELD:
+            keys.append(key)
+    column = None  # it would count as a reference
+    if not keys:
+        return {}  # nearly always
+    references = References(set().union(*map(roots_of, before)))
+    for key in keys:
+        references.add(batch[key])
+    kept = references.kept()
+    return {key: _copy(batch[key]) for key in keys if references.reaches(batch[key], kept)}
 
 
 def _is_plain(column: Any) -> bool:
@@ -171,7 +194,7 @@ def _copy(value: Any) -> Any:
                 own[place] = _copy(value[place])
         return own
     if type(value) in (list, tuple):
-        return type(value)(map(_copy, value))
+        return type(value)(value if PLAIN.issuperset(map(type, value)) else map(_copy, value))
     return np.array(value) if isinstance(value, memoryview) else copied(value)
 
 

@@ -387,7 +387,7 @@ def test_what_a_map_returns_is_copied_only_if_columns_share_memory() -> None:
     x, y, texts = np.arange(3.0), np.arange(3), ["a", "b", "c"]
     views = {"x": x[:2], "y": x[2:]}
     for batch in ((x, y), (x, y, texts, list(texts)), views, [x, x], x, (x,), {"rows": list(x), "x": y}):
-        assert apart(batch, ()) is batch
+        assert apart(batch, (x, y, texts)) is batch
     for batch in ((x, y, x), (x, y, x[:1])):
         first, second, third = apart(batch, (x, y))
         assert first is x

@@ -41,7 +41,8 @@ class ConsumerMaps(NamedTuple):
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
             if above:  # the next map may write to a column
-                batch = apart(as_batch(batch), given)
+                batch = as_batch(batch)  # first: a list would hold the columns, too
+                batch = apart(batch, given)
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 
