@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of ``faults/`` and ``sampling/``; pytest asks only this file, which it reads first."""
     parser.addoption("--faults-seed", type=int, default=None, help="replay the random choices of tests/faults")
     parser.addoption("--passed-without-libraries", type=Path, help="leave out tests that this file lists as passed")
-    parser.addoption("--turn", type=int, choices=range(TURNS), help="of the tests marked in_turn, run only this fifth")
+    fifth = "of the tests marked in_turn, run only this fifth (default: that of the day, unless tests are named)"
+    parser.addoption("--turn", type=int, choices=range(TURNS), help=fifth)
     parser.addoption("--thorough", action="store_true", help="run every test at full length (hours)")
 
 
@@ -70,6 +72,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
+    of_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
+    if of_all and config.option.turn is None and not config.option.thorough:
+        config.option.turn = time.gmtime().tm_yday % TURNS  # once, for all processes: the day may end now
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
         signal.signal(signal.SIGINT, signal.default_int_handler)

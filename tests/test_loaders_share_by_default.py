@@ -206,6 +206,7 @@ def test_a_closed_pool_and_a_stuck_one_are_not_shared_on(monkeypatch: pytest.Mon
             assert batches(other) == ORDERED
 
 
+@pytest.mark.in_turn
 def test_processes_that_are_stuck_take_no_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_processes, "STUCK_SECONDS", 0.05)
     with bu.WorkerProcessPool(1) as pool:
@@ -295,6 +296,7 @@ def test_threads_that_make_and_close_loaders_at_once_get_whole_epochs() -> None:
     assert own_threads() == 0
 
 
+@pytest.mark.in_turn
 def test_a_program_that_closes_nothing_ends(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

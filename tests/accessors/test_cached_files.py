@@ -335,6 +335,7 @@ for row in np.random.default_rng(int(seed)).permutation(300):
 """
 
 
+@pytest.mark.in_turn
 def test_two_programs_may_fill_a_file_at_once(tmp_path, folder):
     logs = [tmp_path / "one", tmp_path / "two"]
     programs = [

@@ -17,6 +17,7 @@ if simplejpeg() is not None:
 NEEDS = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("way", WAYS)
 def test_mutated_files_are_decoded_or_refused(way, in_full):
     kinds = [kind for kind in IMAGE_FORMATS if kind not in NEEDS or features.check(NEEDS[kind])]

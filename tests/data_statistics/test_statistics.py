@@ -162,6 +162,7 @@ def test_batch_size_and_pool_change_no_bit(pools: list[Any]) -> None:
         assert bits(bu.statistics(source, pool=pool, batch_size=13)) == expected
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
 def test_the_workers_of_loaders_count(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
@@ -325,6 +326,7 @@ def columns_of(form: Any) -> bu.ArrayDataSource:
     return bu.ArrayDataSource({name: form(column) for name, column in objects().items()})
 
 
+@pytest.mark.in_turn
 def test_objects_count_alike_in_batches_of_any_size(pools: list[Any]) -> None:
     data = objects()
     expected = bu.statistics(columns_of(Listed), batch_size=1000)

@@ -173,6 +173,7 @@ def test_links_that_lead_to_one_another_end(tmp_path: Path) -> None:
     assert taken(bu.from_folder(root), tmp_path) == ["a/1.jpg", "a/b/2.jpg", "b/2.jpg", "b/a/1.jpg"]
 
 
+@pytest.mark.in_turn
 def test_links_that_double_the_ways_at_each_level_are_an_error(tmp_path: Path) -> None:
     tree(tmp_path, "root/c/0.jpg", "pool/24/1.jpg")
     for level in range(24):

@@ -189,6 +189,7 @@ def test_arrays_in_a_dict() -> None:
 labels = st.lists(st.one_of(st.integers(-3, 12), st.integers()), min_size=1) | st.lists(st.text(max_size=4), min_size=1)
 
 
+@pytest.mark.in_turn
 @given(labels)
 def test_numbers_of_classes_lead_back_to_the_labels(values: list[Any]) -> None:
     source = unchecked({"path": [f"{row}.png" for row in range(len(values))], "label": values}, label="label")

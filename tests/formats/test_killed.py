@@ -75,6 +75,7 @@ def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return made
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", quick(["chunked.h5", "shards-{:03d}.tar"], [*TARGETS, *SKIPPING]))
 def test_a_run_that_is_killed_goes_on_to_the_same_result(host: Host, whole: Any, tmp_path: Path, name: str) -> None:
     expected, events, _ = whole(name)

@@ -186,6 +186,7 @@ second.wait()
 """
 
 
+@pytest.mark.in_turn
 def test_a_program_ends_when_its_thread_has_converted_a_batch() -> None:
     """A thread that Python ends in the middle of compiled code, such as that of JAX, aborts the program."""
     command, root = [sys.executable, "-c", LEFT_OPEN], Path(bu.__file__).parents[1]

@@ -88,6 +88,7 @@ def test_two_pools_share_a_limit(budget: MemoryBudget, path: Path) -> None:
     assert seen == 512
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("limit", ["500kB", "20MB"])
 def test_a_cache_that_is_larger_than_the_limit_keeps_what_fits(budget: MemoryBudget, path: Path, limit: str) -> None:
     bu.memory_limit(limit)

@@ -100,6 +100,7 @@ def test_too_little_to_go_by_is_an_error() -> None:
         bu.explain([1, 2])
 
 
+@pytest.mark.in_turn
 def test_another_thread_may_ask_at_any_time(pools: list[AbstractWorkerPool]) -> None:
     with bu.Loader(bu.ArrayDataSource([np.arange(40_000)]), SIZE, pool=pools[0]) as loader:
         batches = iter(loader)
@@ -130,6 +131,7 @@ def test_an_iterator_and_what_an_adapter_makes_of_it_are_explained(pools: list[A
         assert loader.explain(trial=False).verdict.cause in ("conversion", "tiny")
 
 
+@pytest.mark.in_turn
 def test_the_waits_are_those_of_the_loop_if_a_thread_converts_ahead_of_it() -> None:
     with bu.Loader(source(), SIZE, pool="serial") as loader:
         view = loader.view(lambda iterator: AheadIterator(iterator, lambda batch: (nap(batch[0]),)))

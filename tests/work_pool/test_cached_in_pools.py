@@ -79,6 +79,7 @@ def test_the_second_epoch_opens_no_file(pools, paths, where):
         assert_same(epochs(source), expected)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("method", methods("spawn"))
 def test_workers_of_either_start_method_share_the_rows(tmp_path, method):
     slow = Counting(tmp_path / "log", 60)
@@ -133,6 +134,7 @@ with bu.WorkerProcessPool(2) as pool:
 """
 
 
+@pytest.mark.in_turn
 def test_nothing_is_left_of_a_program_that_is_killed(tmp_path):
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, tmp_path / "log"], stdin=subprocess.PIPE, stdout=subprocess.PIPE

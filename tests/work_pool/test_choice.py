@@ -69,6 +69,7 @@ def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: 
     assert "less than handing it over" in why
 
 
+@pytest.mark.in_turn
 def test_python_work_needs_processes(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(in_python), 8, True)
     assert kind == "processes"
@@ -136,6 +137,7 @@ def test_a_data_set_that_writes_is_not_written_to() -> None:
     assert (kind, "ValueError" in why) == ("threads", True)
 
 
+@pytest.mark.in_turn
 def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
     calls = []
 
@@ -283,6 +285,7 @@ def options_of(order: str) -> dict[str, Any]:
     return {**OPTIONS[order], **({"shuffle": np.random.RandomState(7)} if "generator" in order else {})}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("kind", "order"),
     quick(
@@ -343,6 +346,7 @@ def test_a_batch_that_was_tried_and_warned_is_made_again(monkeypatch: pytest.Mon
     assert [x.tolist() for x, _, _ in given] == [[0, 1], [2, 3], [4, 5]]
 
 
+@pytest.mark.in_turn
 def test_a_batch_that_was_tried_is_made_once(tmp_path: Path) -> None:
     """The real choice, of batches that take long."""
 

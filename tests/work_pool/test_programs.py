@@ -141,6 +141,7 @@ print("whole")
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("pool", "program"),
     quick(

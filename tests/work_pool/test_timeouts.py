@@ -103,6 +103,7 @@ def _loaded_late(begun: Path, seconds: float) -> LoadsLate:
     return LoadsLate(begun, seconds)
 
 
+@pytest.mark.in_turn
 def test_the_time_to_load_the_source_in_a_worker_is_not_that_of_a_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

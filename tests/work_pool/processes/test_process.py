@@ -82,6 +82,7 @@ def test_a_worker_has_the_descriptors_and_ends_with_its_socket(method: str) -> N
         os.close(fd)
 
 
+@pytest.mark.in_turn
 def test_the_server_is_started_again_if_it_has_died_and_its_workers_end_or_are_killed() -> None:
     with starting("forkserver") as starter:
         first, stopped = started(starter), started(starter)
@@ -114,6 +115,7 @@ def test_a_process_that_has_the_number_of_a_dead_worker_by_now_is_not_killed() -
             each.wait()
 
 
+@pytest.mark.in_turn
 def test_pools_share_a_server_if_their_workers_have_the_same_surroundings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -188,6 +190,7 @@ assert all(os.path.samestat(os.fstat(fd), os.stat(os.devnull)) for fd in others)
 """
 
 
+@pytest.mark.in_turn
 def test_programs_that_fork_close_all_or_use_a_pool_at_their_end_are_told_nothing() -> None:
     done = ran("-X", "dev", "-c", PROGRAM)
     if (3, 12, 0) <= sys.version_info < (3, 12, 3):  # in which Python starts no thread for what atexit calls
@@ -226,6 +229,7 @@ def test_threads_that_start_pools_at_once_get_one_server() -> None:
     assert len(set(servers)) == 1
 
 
+@pytest.mark.in_turn
 def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_from_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -255,6 +259,7 @@ def test_a_pool_that_is_closed_while_a_server_is_stopped_does_not_keep_others_fr
         assert end(again) == 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("act", ["suspend", "kill"])
 def test_a_server_that_was_killed_or_does_not_answer_is_not_shared(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with starting("forkserver") as one:
@@ -288,6 +293,7 @@ def test_a_fork_of_the_users_leaves_the_server_alone(monkeypatch: pytest.MonkeyP
         assert server_of(starter) == server
 
 
+@pytest.mark.in_turn
 def test_a_server_that_dies_before_it_answers_leaves_no_worker_on_the_socket_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -313,6 +319,7 @@ def test_a_server_that_dies_before_it_answers_leaves_no_worker_on_the_socket_of_
         assert end(worker) == 0
 
 
+@pytest.mark.in_turn
 def test_a_server_that_does_not_answer_is_told_of_and_replaced() -> None:
     with starting("forkserver") as starter:
         worker = started(starter)

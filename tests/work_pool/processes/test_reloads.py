@@ -45,6 +45,7 @@ def first(parallel: Any) -> int:
         return int(next(batches)[0][0])
 
 
+@pytest.mark.in_turn
 def test_what_workers_do_with_a_module_that_was_reloaded_is_warned_of(module: Any) -> None:
     user = importlib.import_module(f"{NAME}_user")
     source = bu.ArrayDataSource([np.zeros(4, int)])

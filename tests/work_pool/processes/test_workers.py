@@ -20,6 +20,7 @@ from tests.messages import warns
 from tests.work_pool.processes.serialization_helpers import ended, one, wait_until
 
 
+@pytest.mark.in_turn
 def test_results_arrive_while_a_worker_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCHUP_NG_TESTS_OF_STARTS", "yes")  # a server of its own
     monkeypatch.setattr(fork_server, "ANSWER_TIMEOUT", 0.1)
