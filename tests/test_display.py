@@ -152,7 +152,7 @@ def test_tab_completes_the_users_methods_of_pools() -> None:
         with make() as pool:
             names = {name for name in dir(pool) if not name.startswith("_")}
         users = {"close", "parallel_data_source", "prefetch", "shared_constant", "submit", "work_stream"}
-        assert users <= names <= users | {"processes", "threads", "abandoned_threads"}
+        assert users <= names <= users | {"processes", "threads", "abandoned_threads", "resize"}
 
 
 def test_tab_completes_what_users_call() -> None:

@@ -14,6 +14,9 @@ was taken out, another thread has replaced it. It drops its result, returns its 
 A thread cannot be stopped. If a task holds the GIL in C, no other thread runs, not even the consumer, and no time limit
 can be kept.
 
+After ``resize`` to fewer threads, a thread that is one too many ends when it next takes a token. It puts the token
+back, for the task that the token stands for.
+
 At ``close`` each thread ends after its current task, and queued tasks fail. A dropped pool only sets a flag and wakes a
 thread, which does the same, because the collector may run inside any code. The threads are daemons and are ended at
 exit. A dropped pool therefore does not keep the program from ending.
@@ -38,6 +41,7 @@ from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
 from ..memory.leases import BufferPool
 from ..meters import stopwatch
+from ..signals import InterruptsHeld
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
@@ -101,6 +105,8 @@ class ThreadWorkers:
         self._numbers = itertools.count()
         self._threads: list[threading.Thread] = []
         self._abandoned: list[threading.Thread] = []
+        self._left: list[threading.Thread] = []  # they were one too many
+        self._wanted = n_threads
         for _ in range(n_threads):
             self._start()
 
@@ -109,6 +115,29 @@ class ThreadWorkers:
         thread = threading.Thread(target=_work, args=(self, number), name=f"batchup_ng-{number}", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def resize(self, n_threads: int) -> int:
+        """Start or end threads. Return how many there will be: fewer than asked for if the system refuses more."""
+        check_process(self._pid)
+        refused: RuntimeError | None = None
+        with InterruptsHeld(), self._lock:
+            if self._ended:
+                raise PoolClosed(POOL_CLOSED)
+            self._left = [thread for thread in self._left if thread.is_alive()]
+            self._wanted = n_threads
+            while len(self._threads) < self._wanted:
+                try:
+                    self._start()
+                except RuntimeError as error:
+                    refused = error
+                    del self._threads[-1]
+                    self._wanted = max(1, len(self._threads))
+            for _ in range(len(self._threads) - self._wanted):
+                self._tokens.put(True)  # wakes an idle thread
+            n_threads = self._wanted
+        if refused is not None:
+            log.note("a pool goes on with %d threads, because no other can be started: %s", n_threads, refused)
+        return n_threads
 
     def submit(self, call: Call, how: Submission) -> ThreadFuture:
         """Queue a task, unless the workers have ended."""
@@ -136,6 +165,11 @@ class ThreadWorkers:
         """Wait for the next task and return it; None at the end."""
         while self._tokens.get():
             with self._lock:
+                if len(self._threads) > self._wanted and not self._ended:
+                    self._threads.remove(threading.current_thread())
+                    self._left.append(threading.current_thread())
+                    self._tokens.put(True)
+                    return None
                 if self._waiting and not self._ended:
                     return self._waiting.take()
         self._tokens.put(False)  # for the next thread
@@ -171,7 +205,7 @@ class ThreadWorkers:
         with self._lock:
             self._threads.remove(thread)
             self._abandoned.append(thread)
-            if not self._ended:
+            if not self._ended and len(self._threads) < self._wanted:
                 self._start()
 
     def at_work_for(self) -> float:
@@ -205,7 +239,7 @@ class ThreadWorkers:
         self._fail_waiting()
         deadline = time.monotonic() + CLOSE_TIMEOUT
         with self._lock:
-            threads = list(self._threads)
+            threads = [*self._threads, *self._left]
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -283,6 +317,11 @@ class WorkerThreadPool(AbstractWorkerPool):
 
     def submit(self, call: Call, how: Submission = ONCE) -> ThreadFuture:
         return self._workers.submit(call, how)
+
+    @validation.known_names({})
+    def resize(self, processes: int) -> None:
+        """Change the number of threads, also while they work. The batches do not change."""
+        self.processes = self._workers.resize(validation.positive_int("processes", processes))
 
     def works_here(self) -> bool:
         return getattr(current, "workers", None) is self._workers

@@ -36,7 +36,7 @@ from ..task import POOL_CLOSED, Call, Submission
 from .future import NO_CALL, ProcessFuture, future_of, transport_and_room
 from .process import Launcher, refused
 from .protocol import Frame, Kind
-from .schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
+from .schedule import LATE, NOT_LOADED, Action, Dismiss, Kill, Schedule, Send
 from .shared_arrays import Copy, SharedCopies
 from .shared_memory import Slot, SlotPool
 from .turn import Turn
@@ -122,6 +122,13 @@ class Dispatcher:
                     self._wire.wake()  # otherwise the reader would sleep past this task's time limit
             return True
 
+    def resize(self, processes: int) -> None:
+        """Change the number of workers. It takes effect soon, or when the first workers start."""
+        with InterruptsHeld(), self._lock:
+            self.check_open()
+            self._do(self._schedule.resize(processes, time.monotonic()))
+        self._wire.wake()  # the reader has missing workers started
+
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, :class:`WorkerDied` if its dispatcher failed."""
         if self._broken is not None:
@@ -181,11 +188,18 @@ class Dispatcher:
                 given[action.worker] = None
             elif isinstance(action, Kill):
                 action.worker.process.kill()  # the wire notices its end like any other
+            elif isinstance(action, Dismiss):
+                self._wire.dismiss(action.worker)
             else:
                 action.task.fail(self._error_of(action.task, action.why))
         for worker in given:
             if not worker.writer.write():
                 self._wire.watch(worker)
+
+    def _load_as_others(self, worker: WorkerHandle) -> None:
+        others = [other for other in self._schedule.workers if other.ready and not other.leaving]
+        if others and not worker.load_as(max(others, key=lambda other: len(other.constants)), self.copies):
+            self._wire.watch(worker)
 
     def _error_of(self, future: ProcessFuture, why: str) -> BaseException:
         if why is LATE:
@@ -326,9 +340,10 @@ class Dispatcher:
                         actions += self._schedule.result(worker, future, now)
                         done.append((frame, future, slot))
                     elif kind is Kind.READY:
+                        self._load_as_others(worker)
                         actions += self._schedule.ready(worker, now)
                     elif kind is Kind.LOADED:
-                        self._schedule.loaded(worker, now)
+                        actions += self._schedule.loaded(worker, now)
                     else:
                         worker.start_error = frame.load()
                 self._do(actions)

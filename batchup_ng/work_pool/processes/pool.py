@@ -91,6 +91,7 @@ class WorkerProcessPool(AbstractWorkerPool):
         arena, self._no_arena = _new_arena()
         fd = -1 if arena is None else arena.file.fd
         own = 0 if BUDGET.limit is None else max(1, int(BUDGET.free() * OWN_SHARE / self.processes))
+        self._own = own
         self._workers_memory = Claim("worker processes", own * self.processes)
         BUDGET.add(self._workers_memory)
         start = START_METHODS[self._start_method]
@@ -152,6 +153,15 @@ class WorkerProcessPool(AbstractWorkerPool):
         constant.share(self._dispatcher.copies)
         weakref.finalize(constant, self._dispatcher.forget, constant.number, constant.copies).atexit = False
         return constant
+
+    @validation.known_names({})
+    def resize(self, processes: int) -> None:
+        """Change the number of processes, also while they work. The batches do not change."""
+        processes = validation.positive_int("processes", processes)
+        self._dispatcher.resize(processes)
+        self.processes = processes
+        self.lends_threads = processes == 1 < self.threads
+        self._workers_memory.nbytes = self._own * processes
 
     def takes_loaders(self) -> bool:
         return not self._reloads.old_code() and self._dispatcher.at_work_for() < STUCK_SECONDS

@@ -16,6 +16,10 @@ The rules:
 * If the time of a task is up, the task fails, and its worker is killed. The time to load a constant does not count for
   a task. If tasks have a time limit, the load has the time limit of a start. If it exceeds this, the task that waits
   for it fails.
+* A worker that joins others first loads the constants that these have. While another worker has loaded its own, an idle
+  worker that still loads gets no tasks: the loop would wait for them.
+* A worker that is one too many after :meth:`Schedule.resize` gets no more tasks. It is dismissed when it has none left,
+  and killed if it does not end then.
 * A worker that dies is replaced. The schedule counts, in a row, deaths of workers that had nothing to do and never
   finished a task, and failed starts while there was no other worker. At :data:`MAX_BARREN` times the number of workers,
   no more are started. The pool is broken when the last worker is gone, until it is started again.
@@ -42,6 +46,9 @@ QUICK_TASK_SECONDS, SLOW_TASK_SECONDS = 0.00025, 0.5
 
 START_TIMEOUT = 60.0
 """Default seconds for a worker to become ready, and for the fork server to start and to fork a worker."""
+
+LEAVE_TIMEOUT = 5.0
+"""Seconds for a worker that was dismissed to end. After them it is killed."""
 
 MAX_BARREN = 3
 """Deaths in a row, for each worker of the pool, of workers that never finished a task."""
@@ -82,6 +89,8 @@ class ScheduledWorker(Generic[T]):
     load_began: float = math.inf  # when it began to do nothing but load them
     reserved: bool = False  # it runs a task that must be alone
     killed: bool = False  # it is being killed
+    leaving: bool = False  # it is one too many, and gets no more tasks
+    dismissed: float = math.inf  # when it was, after its last task
     late: T | None = None  # the task whose time was up, the reason for the kill
     finished: int = 0  # number of finished tasks
 
@@ -111,6 +120,13 @@ class Kill(Generic[W]):
 
 
 @dataclasses.dataclass(slots=True)
+class Dismiss(Generic[W]):
+    """Let a worker without tasks end. The dispatcher reports its end to :meth:`Schedule.died`."""
+
+    worker: W
+
+
+@dataclasses.dataclass(slots=True)
 class Fail(Generic[T]):
     """Fail a task. No worker has it any more."""
 
@@ -118,7 +134,7 @@ class Fail(Generic[T]):
     why: str
 
 
-Action = Send[W, T] | Kill[W] | Fail[T]
+Action = Send[W, T] | Kill[W] | Dismiss[W] | Fail[T]
 
 
 class Schedule(Generic[W, T]):
@@ -139,7 +155,26 @@ class Schedule(Generic[W, T]):
 
     def missing(self) -> int:
         """Return how many workers are to be started now."""
-        return 0 if self.given_up else self._processes - len(self.workers)
+        return 0 if self.given_up else max(0, self._processes - len(self._staying()))
+
+    def _staying(self) -> list[W]:
+        return [worker for worker in self.workers if not worker.leaving]
+
+    def resize(self, processes: int, now: float) -> list[Action[W, T]]:
+        """Change the number of workers. Those that are too many end after their tasks, the least useful ones."""
+        self._processes = processes
+        staying = sorted(self._staying(), key=lambda worker: (not worker.killed, worker.ready, len(worker.tasks)))
+        actions: list[Action[W, T]] = []
+        for worker in staying[: max(0, len(staying) - processes)]:
+            worker.leaving = True
+            actions += self._dismissed(worker, now)
+        return actions + self._hand_out(now)
+
+    def _dismissed(self, worker: W, now: float) -> list[Action[W, T]]:
+        if not worker.leaving or worker.tasks or worker.killed:
+            return []
+        worker.dismissed = now
+        return [Dismiss(worker)]
 
     @property
     def broken(self) -> bool:
@@ -167,10 +202,11 @@ class Schedule(Generic[W, T]):
         self._starting -= 1
         return self._hand_out(now)
 
-    def loaded(self, worker: W, now: float) -> None:
+    def loaded(self, worker: W, now: float) -> list[Action[W, T]]:
         """Record that a worker has loaded a constant."""
         worker.loading -= 1
         self._note_begun(worker, now)
+        return [] if worker.loading or worker.tasks else self._hand_out(now)
 
     def submit(self, task: T, now: float) -> list[Action[W, T]]:
         """Add a new task."""
@@ -190,14 +226,14 @@ class Schedule(Generic[W, T]):
             self._barren = 0
         task.finished = True
         self._note_begun(worker, now)
-        return self._hand_out(now)
+        return [*self._dismissed(worker, now), *self._hand_out(now)]
 
     def died(self, worker: W, now: float) -> list[Action[W, T]]:
         """Record that a worker is gone, with its tasks."""
         self.workers.remove(worker)
         self._starting -= not worker.ready
         running = self._running(worker)
-        if not worker.finished and not running:
+        if not worker.finished and not running and not worker.leaving:
             self._count_barren()
         actions: list[Action[W, T]] = []
         retried: list[T] = []
@@ -274,9 +310,12 @@ class Schedule(Generic[W, T]):
             ahead = 0
         fewest = 1 if exclusive else self._threads + ahead
         best: W | None = None
+        loaded = any(worker.ready and not (worker.loading or worker.leaving) for worker in self.workers)
         for worker in self.workers:
             n = len(worker.tasks)
-            able = n < fewest and worker.ready and not worker.killed and not worker.reserved
+            if loaded and worker.loading and not n:
+                continue
+            able = n < fewest and worker.ready and not (worker.killed or worker.leaving or worker.reserved)
             if able and (n < self._threads or any(each.how.flow_id == flow_id for each in worker.tasks)):
                 best, fewest = worker, n
         return best
@@ -309,6 +348,8 @@ class Schedule(Generic[W, T]):
         """Return the time at which to kill a worker, and the task whose time is up then."""
         if worker.killed:
             return math.inf, None
+        if worker.dismissed < math.inf:
+            return worker.dismissed + LEAVE_TIMEOUT, None
         if not worker.ready:
             return worker.started + self.start_timeout, None
         due: tuple[float, T | None] = math.inf, None

@@ -19,6 +19,7 @@ import contextlib
 import math
 import select
 import socket
+import weakref
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -29,6 +30,7 @@ from .process import WorkerProcess
 from .protocol import Frame, FrameReader, FrameWriter, Kind, Placed
 from .schedule import ScheduledWorker
 from .shared_arrays import SharedCopies
+from .shared_constants import SharedConstant
 from .shared_memory import Slot, SlotPool
 
 LONGEST_WAIT = 3600.0
@@ -52,7 +54,7 @@ class WorkerHandle(ScheduledWorker[ProcessFuture]):
         self.writer = FrameWriter(process.sock)
         self.writer.add(protocol.pieces(Kind.NUMBER, number))
         self.writer.write()
-        self.constants: set[int] = set()
+        self.constants: dict[int, weakref.ref[SharedConstant]] = {}  # by number
         self.watched = False
         self.start_error = ""
         self._slots = slots
@@ -63,9 +65,8 @@ class WorkerHandle(ScheduledWorker[ProcessFuture]):
         kind, pickled, buffers, constants = future.encoded
         for constant in constants:
             if constant.number not in self.constants:
-                self.constants.add(constant.number)
+                self._add(constant, copies)
                 self.loads(future)
-                self.writer.add(constant.frame(copies))
         # No slot before the first result, which says how large it must be. Taken late, to use few slots. The slot that
         # was freed last comes first, because it is in the CPU's caches.
         room = max([constant.slot_bytes for constant in constants], default=0)
@@ -74,10 +75,23 @@ class WorkerHandle(ScheduledWorker[ProcessFuture]):
         self.sent[future.number] = future, slot
         self.writer.add(protocol.pieces(kind, future.number, pickled, [*buffers, *placed]))
 
+    def _add(self, constant: SharedConstant, copies: SharedCopies | None) -> None:
+        self.constants[constant.number] = weakref.ref(constant)
+        self.writer.add(constant.frame(copies))
+
+    def load_as(self, other: WorkerHandle, copies: SharedCopies | None) -> bool:
+        """Queue the constants that another worker has. Return False if the socket has not taken all of them yet."""
+        for number, of_number in other.constants.items():
+            constant = of_number()
+            if constant is not None and number not in self.constants:
+                self._add(constant, copies)
+                self.loading += 1
+        return self.writer.write()
+
     def forget(self, number: int) -> bool:
         """Let the worker drop a constant. Return False if the socket has not taken the message yet."""
         if number in self.constants:
-            self.constants.discard(number)
+            del self.constants[number]
             self.writer.add(protocol.pieces(Kind.FORGET, number))
         return self.writer.write()
 
@@ -149,10 +163,21 @@ class Wire:
     def remove(self, worker: WorkerHandle) -> None:
         """Stop waiting for a worker."""
         for fd in (worker.process.sock.fileno(), worker.process.death):
-            if fd is not None:
-                del self._found[fd]
+            if fd is not None and self._found.pop(fd, None) is not None:
                 with contextlib.suppress(OSError):
                     self._poll.unregister(fd)
+
+    def dismiss(self, worker: WorkerHandle) -> None:
+        """Let a worker without tasks end. From now on, only wait for its end."""
+        worker.constants.clear()  # nothing is written to it any more
+        worker.writer.waiting.clear()
+        self.watch(worker)
+        fd = worker.process.sock.fileno()
+        with contextlib.suppress(OSError):
+            worker.process.sock.shutdown(socket.SHUT_WR)
+        if worker.process.death is not None:  # otherwise the end of its socket shows it
+            del self._found[fd]
+            self._poll.unregister(fd)
 
     def watch(self, worker: WorkerHandle) -> None:
         """Wait until a worker's socket can be written, exactly as long as there is more to write."""

@@ -2,8 +2,8 @@
 
 Ownership. :class:`Workers` own each process from its start until it has ended, and the launcher that starts them. The
 dispatcher's thread starts the first workers and ends them all. A second, short-lived thread, the starter, starts
-replacements, because a stopped fork server does not answer for a minute. Each replacement is added to the schedule and
-the wire as soon as it has a process, so it is served while the starter starts others.
+replacements and the workers by which a pool grows, because a stopped fork server does not answer for a minute. Each of
+them is added to the schedule and the wire as soon as it has a process, so it is served while the starter starts others.
 
 Lock. The pool's lock guards the schedule and all fields here. No thread holds it while it starts or ends a process.
 `degraded_reason` may be read without it.
@@ -87,6 +87,7 @@ class Workers:
         self._starter: threading.Thread | None = None
         self._starting = False  # whether the starter is at work
         self._start_again = 0.0
+        self._lost = 0  # workers that ended by themselves and are not replaced yet
 
     # -- the thread of the dispatcher --------------------------------------------------------------------------
 
@@ -115,6 +116,7 @@ class Workers:
         with self._lock:
             self.last_exit = self.degraded_reason = ""
             self._start_again = 0.0
+            self._lost = 0
 
     # -- the thread that has the turn --------------------------------------------------------------------------
 
@@ -125,7 +127,9 @@ class Workers:
         code = worker.process.end(LOST_TIMEOUT)
         worker.sent.clear()  # and free its slots, because the process writes no more
         with self._lock:
-            self.last_exit = self._describe_exit(worker, code)
+            if not worker.leaving:
+                self._lost += 1
+                self.last_exit = self._describe_exit(worker, code)
 
     def replace(self, now: float) -> float:
         """Have the starter start the workers that are missing. With the lock held.
@@ -165,9 +169,14 @@ class Workers:
                     break
             try:
                 process = self.launcher.start()
-                log.note("a worker process (pid %d) was started in place of another: %s", process.pid, self.last_exit)
+                with self._lock:
+                    replaces, self._lost = self._lost > 0, max(0, self._lost - 1)
+                if replaces:
+                    pid = process.pid
+                    log.note("a worker process (pid %d) was started in place of another: %s", pid, self.last_exit)
             except Exception as error:
-                log.note("no worker process can be started in place of another: %s", error)
+                if not self._is_closed():
+                    log.note("no worker process can be started: %s", error)
                 with self._lock:
                     self._not_started(error)
                     self._starting = False
@@ -188,7 +197,8 @@ class Workers:
 
     def _not_started(self, error: Exception) -> None:
         """Schedule another attempt for a worker that could not be started."""
-        self.last_exit = f"{self.last_exit.partition(NO_OTHER)[0]}{NO_OTHER}{error}"  # only the last attempt
+        before = self.last_exit.partition(NO_OTHER)[0]  # only the last attempt
+        self.last_exit = f"{before}{NO_OTHER}{error}" if before else str(error)
         self.degraded_reason = self.degraded_reason or f"{self.last_exit}; that is tried again every {START_PAUSE:g} s"
         self._do(self._schedule.not_started())
         self._start_again = time.monotonic() + START_PAUSE

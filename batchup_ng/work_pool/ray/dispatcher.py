@@ -35,7 +35,7 @@ from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
 from ..processes.future import NO_CALL, ProcessFuture, future_of
 from ..processes.protocol import Frame, Kind
-from ..processes.schedule import LATE, NOT_LOADED, Action, Kill, Schedule, Send
+from ..processes.schedule import LATE, NOT_LOADED, Action, Fail, Kill, Schedule, Send
 from ..task import Call, Submission, TaskFuture
 from .actor import Actor, Greeting
 from .cluster import Cluster, actor_options, cause_of_death, last_line
@@ -359,7 +359,7 @@ class RayDispatcher:
                 self._start_again(action.worker.seat)
                 action.worker.calls.clear()
                 self._died(action.worker)
-            else:
+            elif isinstance(action, Fail):
                 action.task.fail(self._error_of(action.task, action.why))
 
     def _send(self, worker: RayWorker, future: ProcessFuture) -> None:
@@ -377,7 +377,7 @@ class RayDispatcher:
 
     def _loaded(self, worker: RayWorker, ref: Any, answer: Any) -> None:
         if worker in self._schedule.workers:
-            self._schedule.loaded(worker, time.monotonic())
+            self._do(self._schedule.loaded(worker, time.monotonic()))
 
     def _renewed(self, worker: RayWorker, greeting: Greeting) -> None:
         """Record that an idle actor died unnoticed. The actor that replaced it has no constants."""

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from batchup_ng.work_pool.fair_queue import FairQueue
 from batchup_ng.work_pool.processes import schedule as rules
-from batchup_ng.work_pool.processes.schedule import DIED, LATE, Fail, Kill, Schedule, ScheduledWorker, Send
+from batchup_ng.work_pool.processes.schedule import DIED, LATE, Dismiss, Fail, Kill, Schedule, ScheduledWorker, Send
 from batchup_ng.work_pool.task import Submission
 from tests.extent import quick
 
@@ -56,8 +56,12 @@ class World:
         self.tasks: list[FakeTask] = []
         self.inboxes: dict[ScheduledWorker[FakeTask], list[FakeTask]] = {}
         self.dying: list[ScheduledWorker[FakeTask]] = []
+        self.dismissed: list[ScheduledWorker[FakeTask]] = []
         self.starts = self.deaths = 0
-        self.barren = self.max_barren = 0  # in a row: now, at most
+        self.processes = processes
+        self.barren = 0  # in a row
+        self.gives_up = False
+        self.due = processes  # starts: the first workers, one for each that died, more as the pool grows
         self.start_workers()
 
     def start_workers(self) -> None:
@@ -81,6 +85,10 @@ class World:
                 self.inboxes[action.worker].append(action.task)
             elif isinstance(action, Kill):
                 self.dying.append(action.worker)
+            elif isinstance(action, Dismiss):
+                assert not self.inboxes[action.worker], "it has nothing to do"
+                assert action.worker not in self.dismissed
+                self.dismissed.append(action.worker)
             else:
                 assert isinstance(action, Fail)
                 assert action.task.outcome is None, "a task has one outcome"
@@ -91,6 +99,7 @@ class World:
         assert worker in self.schedule.workers
         assert worker.ready
         assert not worker.killed
+        assert not worker.leaving
         assert not task.finished
         inbox = self.inboxes[worker]
         assert task not in inbox
@@ -113,6 +122,12 @@ class World:
             if not worker.ready:
                 self.ready(worker)
 
+    def load(self, worker: ScheduledWorker[FakeTask]) -> None:
+        self.do(self.schedule.loaded(worker, self.now))
+
+    def can_finish(self) -> list[ScheduledWorker[FakeTask]]:
+        return [worker for worker, inbox in self.inboxes.items() if inbox and not worker.loading]
+
     def finish(self, worker: ScheduledWorker[FakeTask], which: int = 0, outcome: str = "done") -> FakeTask:
         task = self.inboxes[worker].pop(which)
         if not worker.finished:
@@ -123,14 +138,23 @@ class World:
         return task
 
     def kill(self, worker: ScheduledWorker[FakeTask]) -> None:
-        if worker in self.dying:
-            self.dying.remove(worker)
+        for those in (self.dying, self.dismissed):
+            if worker in those:
+                those.remove(worker)
         inbox = self.inboxes.pop(worker)
         self.deaths += 1
-        if not worker.finished and not (worker.ready and inbox):
-            self.barren += 1
-            self.max_barren = max(self.max_barren, self.barren)
+        if not worker.leaving:
+            self.due += 1
+            if not worker.finished and not (worker.ready and inbox):
+                self.barren += 1
+                self.gives_up = self.gives_up or self.barren >= rules.MAX_BARREN * self.processes
         self.do(self.schedule.died(worker, self.now))
+        self.start_workers()
+
+    def resize(self, processes: int) -> None:
+        self.due += max(0, processes - self.processes)
+        self.processes = processes
+        self.do(self.schedule.resize(processes, self.now))
         self.start_workers()
 
     def close(self) -> None:
@@ -142,6 +166,7 @@ class World:
         assert set(self.schedule.take_all()) == set(self.inboxes)
         self.inboxes.clear()
         self.dying.clear()
+        self.dismissed.clear()
         assert self.schedule.workers == []
         assert self.schedule.next_tick() == math.inf
         assert self.schedule.tick(self.now + 1e6) == []
@@ -256,6 +281,55 @@ def test_a_constant_that_is_sent_with_its_task_is_loaded_before_the_clock_runs()
     assert world.schedule.next_tick() == world.now + rules.START_TIMEOUT
 
 
+def test_a_worker_that_joins_gets_tasks_when_it_has_loaded_what_others_have() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    world.resize(2)
+    (first, second) = world.inboxes
+    second.loading = 2
+    world.ready(second)
+    tasks = [world.submit(retryable=True) for _ in range(4)]
+    assert not world.inboxes[second]
+    world.load(second)
+    assert not world.inboxes[second]
+    world.load(second)
+    assert tasks[2] in world.inboxes[second]
+    assert tasks[0] in world.inboxes[first]
+
+
+def test_a_worker_that_loads_gets_tasks_if_there_is_no_other() -> None:
+    world = World(processes=1)
+    world.all_ready()
+    world.resize(2)
+    (first, second) = world.inboxes
+    second.loading = 1
+    world.ready(second)
+    task = world.submit(retryable=True)
+    world.kill(first)
+    assert task in world.inboxes[second]
+
+
+def test_workers_that_are_too_many_end_after_their_tasks() -> None:
+    world = World(processes=3)
+    world.all_ready()
+    tasks = [world.submit(retryable=True) for _ in range(2)]
+    idle = next(worker for worker, inbox in world.inboxes.items() if not inbox)
+    world.resize(1)
+    assert world.dismissed == [idle]
+    leaving = next(worker for worker in world.inboxes if worker.leaving and worker is not idle)
+    more = [world.submit(retryable=True) for _ in range(3)]
+    assert len(world.inboxes[leaving]) == 1, "it gets no more"
+    world.finish(leaving)
+    assert world.dismissed == [idle, leaving]
+    world.kill(leaving)
+    world.pass_time(rules.LEAVE_TIMEOUT)  # the other does not end
+    assert world.deaths == 2
+    assert world.starts == 3
+    while any(world.inboxes.values()):
+        world.finish(*world.can_finish())
+    assert {task.outcome for task in tasks + more} == {"done"}
+
+
 def test_a_worker_that_never_loads_a_constant_is_killed_and_no_sample_is_blamed() -> None:
     world = World(processes=1)
     world.all_ready()
@@ -327,12 +401,7 @@ class SimulatedWorld(RuleBasedStateMachine):
         self.world = World(processes, threads)
         if quick:
             self.world.schedule._mean = 0.0
-        self.processes = processes
         self.flow_ids = [1]
-
-    def some_worker(self, data: st.DataObject, with_tasks: bool = False) -> ScheduledWorker[FakeTask]:
-        able = [w for w in self.world.schedule.workers if not with_tasks or self.world.inboxes[w]]
-        return data.draw(st.sampled_from(able))
 
     @rule(retryable=st.booleans(), urgent=st.booleans(), timeout=st.sampled_from([None, None, 0.5, 3.0]),
           flow_id=st.integers(0, 2), exclusive=st.booleans())  # fmt: skip
@@ -364,15 +433,22 @@ class SimulatedWorld(RuleBasedStateMachine):
             self.make(processes, threads, quick=False)
 
     @precondition(lambda self: any(not w.ready for w in self.world.schedule.workers))
-    @rule(data=st.data())
-    def become_ready(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), constants=st.integers(0, 2))
+    def become_ready(self, data: st.DataObject, constants: int) -> None:
         worker = data.draw(st.sampled_from([w for w in self.world.schedule.workers if not w.ready]))
+        if any(other.ready for other in self.world.schedule.workers):
+            worker.loading = constants  # as others have
         self.world.ready(worker)
 
-    @precondition(lambda self: any(self.world.inboxes[w] for w in self.world.schedule.workers))
+    @precondition(lambda self: any(w.loading for w in self.world.schedule.workers))
+    @rule(data=st.data())
+    def load_a_constant(self, data: st.DataObject) -> None:
+        self.world.load(data.draw(st.sampled_from([w for w in self.world.schedule.workers if w.loading])))
+
+    @precondition(lambda self: self.world.can_finish())
     @rule(data=st.data(), outcome=st.sampled_from(["done", "done", "error"]), probe=st.booleans())
     def finish(self, data: st.DataObject, outcome: str, probe: bool) -> None:
-        worker = self.some_worker(data, with_tasks=True)
+        worker = data.draw(st.sampled_from(self.world.can_finish()))
         # With several threads any of those that run may be done first.
         last = min(self.world.threads, len(self.world.inboxes[worker])) - 1
         task = self.world.finish(worker, data.draw(st.integers(0, last)), outcome)
@@ -383,7 +459,17 @@ class SimulatedWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.world.schedule.workers)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        self.world.kill(self.some_worker(data))
+        self.world.kill(data.draw(st.sampled_from(self.world.schedule.workers)))
+
+    @rule(processes=st.integers(1, 4))
+    def resize(self, processes: int) -> None:
+        self.world.resize(processes)
+
+    @precondition(lambda self: self.world.dismissed)
+    @rule()
+    def a_dismissed_worker_ends(self) -> None:
+        worker = self.world.dismissed[0]
+        self.world.kill(worker)
 
     @rule(seconds=st.sampled_from([0.1, 0.7, 2.0, 61.0]), bury=st.booleans())
     def pass_time(self, seconds: float, bury: bool) -> None:
@@ -418,8 +504,9 @@ class SimulatedWorld(RuleBasedStateMachine):
     def nobody_is_idle_while_there_is_work(self) -> None:
         schedule = self.world.schedule
         if schedule._waiting and schedule.workers:
-            able = [w for w in schedule.workers if w.ready and not w.killed and not w.tasks]
-            assert not able
+            able = [w for w in schedule.workers if w.ready and not w.killed and not w.leaving and not w.tasks]
+            loaded = [w for w in schedule.workers if w.ready and not w.leaving and not w.loading]
+            assert not [w for w in able if not w.loading or not loaded], "a worker is idle"
 
     @invariant()
     def every_wait_has_a_deadline_or_a_worker(self) -> None:
@@ -432,12 +519,18 @@ class SimulatedWorld(RuleBasedStateMachine):
     @invariant()
     def restarts_are_limited_by_deaths(self) -> None:
         world, schedule = self.world, self.world.schedule
-        assert len(schedule.workers) <= self.processes
-        restarts = world.starts - self.processes
-        assert restarts <= world.deaths
+        staying = [worker for worker in schedule.workers if not worker.leaving]
+        assert len(staying) <= world.processes
+        assert world.starts <= world.due
         # Each that died is replaced, until so many in a row had nothing to do and never finished anything.
-        assert schedule.given_up == (world.max_barren >= rules.MAX_BARREN * self.processes)
-        assert schedule.given_up or restarts == world.deaths
+        assert schedule.given_up == world.gives_up
+        assert schedule.given_up or (world.starts == world.due and len(staying) == world.processes)
+
+    @invariant()
+    def one_that_leaves_is_dismissed_as_soon_as_it_has_no_task(self) -> None:
+        for worker in self.world.schedule.workers:
+            if worker.leaving and not worker.killed:
+                assert (worker in self.world.dismissed) == (not self.world.inboxes[worker])
 
     def teardown(self) -> None:
         """Whatever happened, the pool ends with an outcome for each task that is wanted."""
@@ -448,7 +541,12 @@ class SimulatedWorld(RuleBasedStateMachine):
         for _ in range(20 * (len(world.tasks) + 5)):
             world.pass_time(0.2)
             world.all_ready()
-            busy = [worker for worker in world.schedule.workers if world.inboxes[worker]]
+            for worker in list(world.dismissed):
+                world.kill(worker)
+            for worker in world.schedule.workers:
+                while worker.loading:
+                    world.load(worker)
+            busy = world.can_finish()
             if not busy:
                 break
             world.finish(busy[0])
