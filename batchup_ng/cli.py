@@ -22,7 +22,7 @@ from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, Wr
 from .formats import convert
 from .inspection import pictures_page, source_at, stored_page
 from .observe.top import NoAnswer, top
-from .work_pool.by_name import POOLS
+from .work_pool.loader_pool import POOLS
 
 TABLE_OPTIONS = ("image", "label", "separator")
 

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -37,18 +37,16 @@ from .data_source.epoch_options import (
     without_blocks,
 )
 from .data_source.of_data import source_of
-from .errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
-from .faults.policy import RAISE, ErrorPolicy, error_policy
+from .errors import ArgumentError, ArgumentTypeError, StateError
+from .faults.policy import ErrorPolicy
 from .graph.node import Node
 from .graph.user import UserNode
 from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
-from .work_pool.by_name import checked_kind, pool_of_loader
-from .work_pool.choice import choose
-from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps, checked_bytes, checked_timeout
-from .work_pool.prefetch import PrefetchNode
+from .work_pool.loader_pool import checked_kind, checked_options, joined_settings, pool_node, settings
+from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -76,6 +74,8 @@ class Loader:
             reason. These batches are handed out too. The batches do not depend on the pool.
         workers: Number of workers of a pool of its own. Default: the loaders of a program that give no number share one
             pool of threads, and one of processes, each with as many workers as CPUs are available to this process.
+            ``"auto"``: a pool of its own that the loader resizes while it runs, by its measurements: at most `buffer`
+            workers, and a reserve of CPU for your loop. It means nothing if ``pool="auto"`` chooses ``"serial"``.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
@@ -87,6 +87,7 @@ class Loader:
         timeout: Seconds that a sample may take; None for any time.
         start_epoch: Number of the first epoch.
         measure: Whether to measure how each batch is made, for :meth:`metrics`.
+        settings: Result of :meth:`settings`, in place of `pool`, `workers`, `buffer` and `buffer_bytes`.
 
     Raises:
         ArgumentError: an option has an invalid value.
@@ -108,7 +109,7 @@ class Loader:
         *,
         shuffle: Any = None,
         pool: str | work_pool.AbstractWorkerPool | Loader = "auto",
-        workers: int | None = None,
+        workers: int | str | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         drop_last: bool = False,
         shard: Any = validation.NOT_GIVEN,
@@ -120,7 +121,11 @@ class Loader:
         timeout: float | None = None,
         start_epoch: int = 0,
         measure: bool = True,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if settings is not None:
+            given = {"pool": pool, "workers": workers, "buffer": buffer, "buffer_bytes": buffer_bytes}
+            pool, workers, buffer, buffer_bytes = joined_settings(settings, given).values()
         lender, own_pool = (pool, None) if isinstance(pool, Loader) else (None, pool)
         kind = checked_kind(own_pool, workers, None if lender is None else lender._shared.source.is_random_access)
         source = source_of(data, (WithConsumerMaps, Loader))
@@ -139,14 +144,7 @@ class Loader:
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         later = isinstance(shard, str) and shard == "auto"
         checked = epoch_options(**{**options, "shard": None if later else shard})
-        if workers not in (None, 1) and not source.is_random_access:
-            raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
-        self._on_error, self._timeout = error_policy(on_error), checked_timeout(timeout)
-        if not source.is_random_access and (timeout is not None or self._on_error is not RAISE):
-            raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
-        self._buffer = validation.positive_int("buffer", buffer)
-        self._buffer_bytes = checked_bytes(buffer_bytes)
-        self._measure = validation.true_or_false("measure", measure)
+        self._pool_options = checked_options(source, workers, buffer, buffer_bytes, on_error, timeout, measure)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
         self._checks: tuple[Callable[[Any], None], ...] = ()  # called with this loader when an epoch begins
         self._shared = SharedByViews(
@@ -155,7 +153,6 @@ class Loader:
             None if later or checked.generator is not None else checked,
             None if kind else own_pool,
             kind,
-            None if workers is None else validation.positive_int("workers", workers),
             validation.not_negative("start_epoch", start_epoch),
             start_epoch,
             lender,
@@ -385,6 +382,14 @@ class Loader:
         node = self._shared.pool_node
         return metrics(node.meter, node.pool.at_once) if isinstance(node, ParallelNode) and node.meter else {}
 
+    def settings(self) -> dict[str, Any]:
+        """Return the pool, workers, buffer and buffer_bytes that are used now, for ``Loader(data, 64, settings=...)``.
+
+        This fixes what ``pool="auto"`` and ``workers="auto"`` have found. Before the first epoch, and for a pool of
+        yours, it is what was given. ``"workers"`` is None for the pool that loaders share.
+        """
+        return settings(self._shared, self._pool_options)
+
     @validation.known_names({})
     def explain(self, *, trial: bool = True, try_it: bool = False) -> Explanation:
         """Explain what the loop waits for and what would help: print the result, an :class:`~batchup_ng.Explanation`.
@@ -421,8 +426,10 @@ class Loader:
         if shared.series is not None:
             shared.series.close()
         # They hold memory that the workers share, and TensorFlow keeps loaders until the program ends.
-        shared.iterator = shared.inner = shared.series = shared.pool_node = None
+        found = self.settings()
+        shared.iterator = shared.inner = shared.series = shared.pool_node = shared.tuner = None
         if shared.kind:
+            shared.last_settings = found
             pool, shared.pool, shared.kind = shared.pool, None, CLOSED_POOL_KIND
             if pool is not None:
                 pool.close()
@@ -465,34 +472,8 @@ class Loader:
 
     def _pool_node(self) -> PoolNode:
         """Return the node whose batches the pool makes; the first call chooses and starts the pool."""
-        shared = self._shared
-        with self._shared.lock:
-            kind = shared.kind
-            ready_made: list[Any] = []
-            if shared.pool is None and kind == "auto":
-                number, state = shared.upcoming()
-                (kind, shared.why), ready_made = choose(shared.source, self._options_of(number), state, self._timeout)
-            if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
-                raise PoolClosed("this loader is closed, and its workers with it; make a new one")
-            if shared.lender is not None:
-                if shared.lender._shared.kind == CLOSED_POOL_KIND:
-                    raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
-                shared.pool = shared.lender._pool_node().pool
-            if shared.pool is None:
-                shared.pool = pool_of_loader(kind, shared.workers if shared.source.is_random_access else 1, shared.why)
-            if shared.pool_node is None:
-                shared.pool_node = node = self._worked_for(shared.pool)
-                if ready_made and isinstance(node, ParallelNode):
-                    node.hand_out_first(ready_made)
-        started: PoolNode = shared.pool_node
-        return started
-
-    def _worked_for(self, pool: work_pool.AbstractWorkerPool) -> PoolNode:
-        node = self._shared.source.node
-        if node.is_random_access:
-            limits: Any = {"buffer_bytes": self._buffer_bytes, "timeout": self._timeout, "measure": self._measure}
-            return ParallelNode(node, pool, self._buffer, on_error=self._on_error, **limits)
-        return PrefetchNode(node, pool, self._buffer, self._buffer_bytes)
+        started: PoolNode | None = self._shared.pool_node if self._shared.lender is None else None
+        return started or pool_node(self._shared, self._pool_options, self._options_of)
 
     def _viewed(self, iterator: Any) -> Any:
         for view in self._views:

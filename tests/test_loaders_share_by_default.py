@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.work_pool import loader_pool
 from batchup_ng.work_pool import threads as of_threads
 from batchup_ng.work_pool.processes import pool as of_processes
 from tests.messages import raises
@@ -63,7 +64,7 @@ def serial(**options: Any) -> list[list[int]]:
 @pytest.mark.parametrize("kind", ["auto", "threads"])
 def test_many_loaders_have_as_many_threads_as_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # What "auto" finds depends on how busy the machine is.
-    monkeypatch.setattr(bu.loader, "choose", lambda *_: (("threads", "the test says so"), []))
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
     loaders = [bu.Loader([X], 16, pool=kind) for _ in range(50)]
     assert all(batches(loader) == ORDERED for loader in loaders)
     assert own_threads() == CPUS

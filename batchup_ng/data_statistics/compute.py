@@ -20,7 +20,7 @@ from ..graph.choice import ChoiceNode
 from ..graph.composite import CompositeNode
 from ..graph.node import Node, nodes_of
 from ..work_pool import AbstractWorkerPool
-from ..work_pool.by_name import POOLS, pool_of_loader
+from ..work_pool.loader_pool import POOLS, pool_of_loader
 from ..work_pool.parallel import WithConsumerMaps
 from .column import column_statistics
 from .partial import PartialStatistics

@@ -143,9 +143,11 @@ class Evidence:
         return float(np.mean(self.ready)) if len(self.ready) else math.nan
 
 
-def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evidence | None:
-    """Return the measurements of the latest batches; None if there are too few."""
-    kept, first, earlier_wait = _latest(meter, setting)
+def gathered(
+    meter: Meter, setting: Setting, alone: Alone | None = None, of: list[BatchTimes] | None = None
+) -> Evidence | None:
+    """Return the measurements of the latest batches, or of the batches `of`; None if there are too few."""
+    kept, first, earlier_wait = _latest(meter, setting) if of is None else (of, None, math.nan)
     if len(kept) < FEWEST:
         return None
     made = [Made.of(times.made) or Made(0.0, 0.0, math.nan, math.nan, -1, {}) for times in kept]
@@ -158,7 +160,8 @@ def gathered(meter: Meter, setting: Setting, alone: Alone | None = None) -> Evid
     cpu = np.array([how.cpu for how in made])
     spans = [made_between(*each) for each in zip(kept, made, strict=True)]
     overlap = _overlap(taken, taken + step + converted, spans)
-    measured = [each for each in values_of(meter.steps) if each.seconds > 0]
+    since = -math.inf if of is None else kept[0].asked
+    measured = [each for each in values_of(meter.steps) if each.seconds > 0 and each.began >= since]
     loop_cpu = _share([(each.cpu, each.seconds) for each in measured])
     if setting.kind == "threads" and not np.isnan(cpu).all():  # the process has the CPU time of both
         known = [each for each in measured if asked[0] <= each.began < taken[-1 - min(setting.buffer, len(taken) - 1)]]

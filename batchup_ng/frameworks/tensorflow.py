@@ -226,7 +226,7 @@ def _all_whole(batches: Any) -> bool:
 
 
 def _hands_out_all(batches: Any) -> bool:
-    if not isinstance(batches, Loader) or batches._on_error.action == "skip":
+    if not isinstance(batches, Loader) or batches._pool_options.on_error.action == "skip":
         return False
     return not batches._shared.source.node.traits.filters
 

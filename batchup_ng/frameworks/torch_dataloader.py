@@ -25,7 +25,7 @@ from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, P
 from ..randomness import BatchKey
 from ..warn import warn_consumer
 from ..work_pool import AbstractWorkerPool, WorkerProcessPool
-from ..work_pool.by_name import POOLS
+from ..work_pool.loader_pool import POOLS
 from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of

@@ -147,9 +147,9 @@ class Meter:
             of_name = self.converted[name] = collections.deque(maxlen=LATEST)
         of_name.append(seconds)
 
-    def latest(self) -> list[BatchTimes]:
-        """Return the times of the latest batches, oldest first."""
-        return [BatchTimes(*times) for times in values_of(self._latest)]
+    def latest(self, n: int = LATEST) -> list[BatchTimes]:
+        """Return the times of the latest batches, `n` at most, oldest first."""
+        return [BatchTimes(*times) for times in values_of(self._latest)[-n:]]
 
 
 def values_of(values: Iterable[Any]) -> list[Any]:

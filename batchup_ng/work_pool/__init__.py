@@ -27,5 +27,8 @@ __all__ = [
 if TYPE_CHECKING:
     from .explaining import explained as explained
     from .ray import WorkerRayPool
+    from .tuning import Tuner as Tuner
 else:
-    __getattr__, __dir__ = on_first_use(__name__, {".explaining": ["explained"], ".ray": ["WorkerRayPool"]})
+    __getattr__, __dir__ = on_first_use(
+        __name__, {".explaining": ["explained"], ".ray": ["WorkerRayPool"], ".tuning": ["Tuner"]}
+    )

@@ -45,8 +45,8 @@ ADVICE_ON_METHOD_OPTIONS = {
 """The remedy for each option that methods of other pools have."""
 
 HIDDEN_NAMES = {
-    "abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer", "served",
-    "takes_loaders", "works_here",
+    "abandon", "at_once", "buffers", "check_open", "lends_threads", "own_thread", "producer",
+    "room_for_more", "served", "takes_loaders", "works_here",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 

@@ -75,6 +75,7 @@ class ParallelSetup(NamedTuple):
     # Batches made before there were workers. The epoch that begins with them takes them out.
     ready_made: list[tuple[PlannedBatch, Any]]
     meter: Meter | None  # None if nothing is measured
+    tuner: Any = None  # looks whether another number of workers would be better; None if their number is fixed
 
 
 @dataclasses.dataclass
@@ -150,7 +151,7 @@ class EpochRunner(BufferedRunner):
         seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         types = None if policy.types is None else pool.shared_constant(policy.types)
-        self.meter = setup.meter
+        self.meter, self._tuner = setup.meter, setup.tuner
         metered = setup.meter is not None
         make = MakeBatch(policy.action, policy.retries, pad_mask, pool.own_thread, seeded, types, metered)
         # One flow for a series of epochs: no batch of the next epoch runs before a batch of the current one.
@@ -199,6 +200,9 @@ class EpochRunner(BufferedRunner):
             ready = self._buffer.ready()
             if ready // 2 >= FEWEST_RESTED:
                 self._resting = rest(meter.batches, ready, self._bound.limit, self._pool.at_once) or self._resting
+            if self._tuner is not None:
+                self._tuner.look()
+                asked = monotonic()  # a look is no wait for the batch
         while True:
             try:
                 entry = self._buffer.take()

@@ -31,8 +31,8 @@ from ..memory.leases import BufferPool
 from ..meters.cpu import timed
 from ..randomness.numpy_rng import globals_kept
 from .base import worker_count
-from .by_name import POOLS
 from .choice import copy_to_try, lock_share
+from .loader_pool import POOLS
 from .parallel import ParallelNode, checked_bytes
 
 KINDS = {
@@ -81,7 +81,9 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
         can_cache=_can_cache(source),
     )
     began = time.monotonic()
-    if gathered(meter, setting) is None:
+    tuner = node.setup.tuner
+    of = None if tuner is None else tuner.latest()  # batches made by the present workers
+    if gathered(meter, setting, of=of) is None:
         raise ArgumentError(f"too few batches were measured; loop over at least {FEWEST} and call it again")
 
     def name_of(epoch: int, number: int) -> str:
@@ -93,7 +95,7 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
         return ""
 
     try:
-        found = gathered(meter, setting, made_alone(node, options) if trial else None)
+        found = gathered(meter, setting, made_alone(node, options) if trial else None, of)
         assert found is not None
         told = Explanation(found, name_of)
         if try_it and told.advice:

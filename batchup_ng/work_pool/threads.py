@@ -79,6 +79,9 @@ class ThreadFuture(TaskFuture):
                 return False
 
 
+MOST_MORE = 1000
+"""How many threads more there may be: memory does not matter."""
+
 LOOK_AGAIN = 0.2
 """Seconds after which a consumer checks whether tasks with a time limit have begun."""
 
@@ -322,6 +325,9 @@ class WorkerThreadPool(AbstractWorkerPool):
     def resize(self, processes: int) -> None:
         """Change the number of threads, also while they work. The batches do not change."""
         self.processes = self._workers.resize(validation.positive_int("processes", processes))
+
+    def room_for_more(self) -> int:
+        return MOST_MORE
 
     def works_here(self) -> bool:
         return getattr(current, "workers", None) is self._workers

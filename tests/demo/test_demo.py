@@ -14,7 +14,7 @@ import pytest
 
 from batchup_ng import cli
 from batchup_ng.demo import digits, job
-from batchup_ng.work_pool.by_name import POOLS
+from batchup_ng.work_pool.loader_pool import POOLS
 from tests.extent import quick
 from tests.messages import raises
 

@@ -7,12 +7,14 @@ not the model that predicts: that one knows no CPUs and no lock, only times.
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from batchup_ng.explanation.evidence import Alone, Evidence, Setting, gathered
-from batchup_ng.meters.batch_times import Meter, Step
+from batchup_ng.meters.batch_times import COUNTED_OF, Meter, Step
 from batchup_ng.work_pool.epoch_runner import FEWEST_RESTED, rest
 
 TURN = 5e-3
@@ -33,7 +35,7 @@ class World:
         take: The loop's thread needs so long to receive it, and `convert` to convert it.
         step_wait, step_cpu: The loop waits, for a GPU, and computes, with the lock if `loop_locks`.
         loop_threads: How many threads compute in a step, each for `step_cpu`.
-        cpus, neighbours: CPUs, and other programs that compute all the time.
+        cpus, neighbours: CPUs, and other programs that compute, from the first to the second time in `neighbours_at`.
         first_epoch_wait: As `read_wait`, of the first epoch.
     """
 
@@ -58,6 +60,7 @@ class World:
     loop_threads: int = 1
     cpus: int = 4
     neighbours: int = 0
+    neighbours_at: tuple[float, float] = (0.0, math.inf)
     first_epoch_wait: float = 0.0
     batch_bytes: int = 100_000
     data_bytes: float = 1e12
@@ -118,8 +121,9 @@ class _Thread:
 class _Series:
     """Two epochs, of which the second begins with a full buffer."""
 
-    def __init__(self, world: World, meter: Meter) -> None:
+    def __init__(self, world: World, meter: Meter, tune: Callable[[], int] | None = None) -> None:
         self.world, self.now, self.meter = world, 0.0, meter
+        self.tune = tune  # called at each request that is counted; returns the number of workers
         self.cpu = 0.0  # of the process
         self.holder: _Thread | None = None  # of the interpreter's lock
         self.turn_left = 0.0
@@ -135,9 +139,11 @@ class _Series:
         waiting, made, making = list(submitted), {}, {}
         arrived: dict[int, float] = {}
         taken_before, cpu_before, asked, k, state, resting = 0.0, 0.0, 0.0, 0, "ask", 0
+        at_once = len(workers)
         while k < n:
             for other in others:
-                other.phases = [("cpu", 1e9, "")]
+                there = world.neighbours_at[0] <= self.now < world.neighbours_at[1]
+                other.phases = [("cpu", 1e9, "")] if there else []
             for place, worker in enumerate(workers):  # finish and begin batches
                 if place in making and not worker.phases:
                     batch, began = making.pop(place)
@@ -145,12 +151,18 @@ class _Series:
                     spent.pop("read", None)
                     made[batch] = (began, self.now - began, worker.cpu, worker.queued, place, spent)
                     arrived[batch] = self.now + world.transfer
-                if place not in making and waiting:
+                if place not in making and waiting and place < at_once:
                     batch = waiting.pop(0)
                     making[place] = batch, self.now
                     worker.begin(self._phases(batch))
             if not loop.phases and not any(each.phases for each in helpers):
                 if state == "ask":
+                    if self.tune is not None and k % COUNTED_OF == 0:
+                        at_once = self.tune()
+                        workers += [_Thread() for _ in range(at_once - len(workers))]
+                        if any(place not in making for place in range(at_once)) and waiting:
+                            asked, state = self.now, "wait"
+                            continue
                     asked = self.now
                     state = "wait"
                     if serial:
@@ -167,7 +179,7 @@ class _Series:
                     state = "take"
                 if state == "take" and not loop.phases:
                     ready = sum(at <= asked for batch, at in arrived.items() if batch >= k)
-                    resting = (ready // 2 >= FEWEST_RESTED and rest(k, ready, world.buffer, world.workers)) or resting
+                    resting = (ready // 2 >= FEWEST_RESTED and rest(k, ready, world.buffer, at_once)) or resting
                     if resting:
                         resting -= 1
                     elif not serial:

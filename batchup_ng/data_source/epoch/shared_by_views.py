@@ -36,12 +36,14 @@ class SharedByViews:
     checked: EpochOptions | None  # the same, checked; None if a launcher or a RandomState decides in each epoch
     pool: Any  # None until it is made
     kind: str  # of the pool, if the loader makes it; "" for the user's pool
-    workers: int | None
     first: int  # number of the first epoch
     next: int  # number of the epoch under way, or of the next if none is
     lender: Any = None  # the loader whose pool this one takes
     pool_node: Any = None  # the node whose batches the pool makes
+    used_kind: str = ""  # of the pool that it has made
     why: str = ""  # reason for the choice of the pool
+    tuner: Any = None  # chooses the number of workers
+    last_settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a closed loader
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
     order_blocks: Any = None  # the blocks of the loaded state
@@ -101,6 +103,7 @@ class SharedByViews:
             words.append(CLOSED_POOL_KIND)
         elif self.pool is not None:
             words.append(f"by {self.pool!r}" + f", chosen because {self.why}" * bool(self.why))
+            words += [] if self.tuner is None else [str(self.tuner)]
         elif self.lender is not None:
             words.append("by the workers of another loader")
         else:

@@ -39,6 +39,9 @@ START_METHODS: dict[str, type[Launcher]] = {"forkserver": ServerLauncher, "spawn
 SHARE_FOR_SLOTS = 0.25
 """Share of the free memory for slots. With a limit, each slot asks the budget instead."""
 
+WORKER_BYTES = 64 << 20
+"""Free memory for each process by which the pool grows, in bytes."""
+
 OWN_SHARE = 0.25
 """Share of what a limit leaves free for the own buffers of all workers together."""
 
@@ -162,6 +165,10 @@ class WorkerProcessPool(AbstractWorkerPool):
         self.processes = processes
         self.lends_threads = processes == 1 < self.threads
         self._workers_memory.nbytes = self._own * processes
+
+    def room_for_more(self) -> int:
+        """Return how many processes more memory has room for."""
+        return max(0, int(BUDGET.free() // max(self._own, WORKER_BYTES)))
 
     def takes_loaders(self) -> bool:
         return not self._reloads.old_code() and self._dispatcher.at_work_for() < STUCK_SECONDS

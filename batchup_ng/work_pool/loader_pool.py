@@ -1,0 +1,199 @@
+"""The pool of a loader: its options, its start, and the settings that it uses now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from .. import log, validation, work_pool
+from ..data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews
+from ..data_source.epoch_options import EpochOptions
+from ..data_source.source import AbstractDataSource
+from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
+from ..faults.policy import RAISE, ErrorPolicy, error_policy
+from ..memory.budget import BUDGET
+from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
+from .choice import choose
+from .parallel import ParallelNode, PoolNode, checked_bytes, checked_timeout
+from .prefetch import PrefetchNode
+from .processes import WorkerProcessPool
+from .processes.fork_server import surroundings_of_workers
+from .serial import SerialPool
+from .shared_pool import share_of
+from .task import current
+from .threads import WorkerThreadPool
+
+POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
+    "serial": lambda workers: SerialPool(),
+    "threads": WorkerThreadPool,
+    "processes": WorkerProcessPool,
+}
+"""The pools by name: each is made with a number of workers."""
+
+AUTO = "auto"
+"""The number of workers that leaves it to a :class:`.tuning.Tuner`."""
+
+DEFAULTS: dict[str, Any] = {"pool": "auto", "workers": None, "buffer": DEFAULT_BUFFER, "buffer_bytes": None}
+"""The settings of a loader by default."""
+
+
+class PoolOptions(NamedTuple):
+    """The options of a loader for its pool, checked."""
+
+    workers: int | str | None
+    buffer: int
+    buffer_bytes: int | None
+    on_error: ErrorPolicy
+    timeout: float | None
+    measure: bool
+
+
+def joined_settings(settings: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a loader: those of a dict, and others as they are `given` one by one.
+
+    Raises:
+        ArgumentTypeError: `settings` is no mapping.
+        ArgumentError: it has other entries, or a setting is given twice.
+    """
+    if not isinstance(settings, Mapping):
+        raise ArgumentTypeError(f"settings must be the dict of loader.settings(), not {settings!r}")
+    if unknown := set(settings) - set(DEFAULTS):
+        raise ArgumentError(f"settings has {sorted(map(str, unknown))}; it may have {list(DEFAULTS)}")
+    twice = [name for name in settings if given[name] is not DEFAULTS[name] and given[name] != DEFAULTS[name]]
+    if twice:
+        raise ArgumentError(f"{twice[0]} is an option and an entry of settings; leave one of them out")
+    return {**given, **settings}
+
+
+def checked_options(
+    source: AbstractDataSource, workers: Any, buffer: Any, buffer_bytes: Any, on_error: Any, timeout: Any, measure: Any
+) -> PoolOptions:
+    """Return the options of a loader for its pool, checked."""
+    if workers not in (None, 1) and not source.is_random_access:
+        raise ArgumentError(f"workers is {workers!r}, and this source only streams: one reads it; leave it out")
+    policy, timeout = error_policy(on_error), checked_timeout(timeout)
+    if not source.is_random_access and (timeout is not None or policy is not RAISE):
+        raise ArgumentError("on_error= and timeout= need a source with random access; this one only streams")
+    measure = validation.true_or_false("measure", measure)
+    if workers == AUTO and not measure:
+        raise ArgumentError("workers='auto' follows measurements, and measure is False; leave measure=False out")
+    if isinstance(workers, str) and workers != AUTO:
+        raise ArgumentError(f"workers must be a number, 'auto' or None, not {workers!r}")
+    if workers not in (None, AUTO):
+        workers = validation.positive_int("workers", workers)
+    buffer = validation.positive_int("buffer", buffer)
+    return PoolOptions(workers, buffer, checked_bytes(buffer_bytes), policy, timeout, measure)
+
+
+def checked_kind(pool: Any, workers: Any, lent: bool | None) -> str:
+    """Return the name of the pool that a loader makes, or "" if it makes none.
+
+    Args:
+        pool: The user's pool, or the name of one. None for the workers of another loader.
+        workers: Number of workers, or None.
+        lent: Whether the other loader has random access. None without another loader.
+    """
+    kind = pool if isinstance(pool, str) else ""
+    if kind:
+        validation.one_of("pool", pool, ("auto", *POOLS))
+    elif lent is None and not isinstance(pool, AbstractWorkerPool):
+        raise ArgumentTypeError(
+            f"pool must be 'auto', 'serial', 'threads', 'processes', a pool or a loader, not {pool!r}"
+        )
+    if lent is False:
+        raise ArgumentError(
+            "pool must be a loader with more than one worker, and the source of that one only streams; leave pool= out"
+        )
+    if workers is not None and kind in ("", "serial"):
+        why = "whose batches your own thread makes" if kind else "that has its own"
+        remedy = "pass pool='threads' or 'processes' for workers" if kind else "pass it when you make that pool"
+        if workers == "auto" and not kind:
+            remedy = "a loader resizes only a pool that it makes: pool='auto', 'threads' or 'processes'"
+        which = f"pool={kind!r}," if kind else "a pool"
+        raise ArgumentError(f"workers must be left out with {which} {why}, not be {workers!r}; {remedy}")
+    if type(workers) is int and workers == 0:
+        raise ArgumentError("workers must be at least 1, not 0; pass pool='serial' for batches that your thread makes")
+    return kind
+
+
+def pool_of_loader(kind: str, workers: int | None, why: str = "") -> AbstractWorkerPool:
+    """Return the pool of a loader of this kind. Log the reason `why` it was chosen, if it was.
+
+    Without a number of workers, loaders share a pool.
+
+    A loader that starts on a thread of a pool gets a pool of its own. The task of that thread waits for the loader's
+    batches, so it must not keep their workers.
+    """
+    if why:
+        log.note("pool='auto' chose %r: %s", kind, why)
+    surroundings: Any = None
+    if kind != "serial" and workers is None and getattr(current, "workers", None) is None:
+        surroundings = worker_count(None) if kind == "threads" else _surroundings_of_processes()
+    if surroundings is None:
+        return POOLS[kind](workers)
+    return share_of(kind, surroundings, lambda: POOLS[kind](None))
+
+
+def _surroundings_of_processes() -> Any:
+    """Return what worker processes take over when they start; None if it is not known."""
+    n = worker_count(None)  # first: the import of joblib changes the environment
+    inherited = surroundings_of_workers(blas_threads=1)
+    return None if inherited is None else (n, BUDGET.limit, inherited)
+
+
+def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callable[[int], EpochOptions]) -> PoolNode:
+    """Return the node whose batches the pool of a loader makes. The first call chooses and starts the pool.
+
+    Raises:
+        PoolClosed: the loader is closed, or the one whose workers it shares.
+    """
+    with shared.lock:
+        kind = shared.kind
+        ready_made: list[Any] = []
+        if shared.pool is None and kind == "auto":
+            number, state = shared.upcoming()
+            (kind, shared.why), ready_made = choose(shared.source, epoch_options(number), state, options.timeout)
+        if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
+            raise PoolClosed("this loader is closed, and its workers with it; make a new one")
+        if shared.lender is not None:
+            if shared.lender._shared.kind == CLOSED_POOL_KIND:
+                raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
+            shared.pool = shared.lender._pool_node().pool
+        if shared.pool is None:
+            workers: Any = options.workers if shared.source.is_random_access else 1
+            # Before anything is known: a worker for each CPU but one, which the loop has.
+            first = min(max(1, worker_count(None) - 1), options.buffer) if workers == AUTO else workers
+            shared.pool, shared.used_kind = pool_of_loader(kind, first, shared.why), kind
+        if shared.pool_node is None:
+            source, pool, buffer = shared.source.node, shared.pool, options.buffer
+            if source.is_random_access:
+                node = shared.pool_node = ParallelNode(
+                    source, pool, buffer, buffer_bytes=options.buffer_bytes, on_error=options.on_error,
+                    timeout=options.timeout, measure=options.measure,
+                )  # fmt: skip
+                if ready_made:
+                    node.hand_out_first(ready_made)
+                shared.tuner = None
+                if options.workers == AUTO and shared.used_kind != "serial" and node.meter is not None:
+                    shared.tuner = work_pool.Tuner(pool, shared.used_kind, node.bound, buffer, node.meter)
+                    node.setup = node.setup._replace(tuner=shared.tuner)
+            else:
+                shared.pool_node = PrefetchNode(source, pool, buffer, options.buffer_bytes)
+    started: PoolNode = shared.pool_node
+    return started
+
+
+def settings(shared: SharedByViews, options: PoolOptions) -> dict[str, Any]:
+    """Return what a loader uses now: see ``settings`` of a loader."""
+    if shared.kind == CLOSED_POOL_KIND:
+        return dict(shared.last_settings)
+    pool = shared.lender or (shared.pool if not shared.kind else shared.kind)
+    told = dict(zip(DEFAULTS, (pool, options.workers, options.buffer, options.buffer_bytes), strict=True))
+    if shared.pool_node is None or not shared.kind:
+        return told
+    told["pool"] = shared.used_kind
+    if shared.used_kind == "serial":
+        return told | {"workers": None}
+    bound = shared.pool_node.bound
+    told |= {"buffer": bound.size, "buffer_bytes": bound.buffer_bytes}
+    return told if options.workers is None else told | {"workers": shared.pool.at_once}
