@@ -70,11 +70,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
+def pytest_configure_node(node: Any) -> None:
+    """Choose the same turn in each process: the day may end now."""
+    node.workerinput["turn"] = node.config.option.turn
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
-    of_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
-    if of_all and config.option.turn is None and not config.option.thorough:
-        config.option.turn = time.gmtime().tm_yday % TURNS  # once, for all processes: the day may end now
+    if hasattr(config, "workerinput"):
+        config.option.turn = config.workerinput["turn"]
+    elif config.args_source is config.ArgsSource.TESTPATHS and not config.option.thorough and config.option.turn is None:
+        config.option.turn = time.gmtime().tm_yday % TURNS
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
