@@ -29,6 +29,7 @@ from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer
 from batchup_ng.work_pool.processes import fork_server, serialization
 from tests.left import Left, end_fsspec, end_zarr, left_since
 from tests.libraries import OPTIONAL
+from tests.turns import IN_TURN, TURNS, named
 
 if "--thorough" in sys.argv:  # now: the files that read it may be imported before pytest is configured
     os.environ["BATCHUP_NG_TESTS_THOROUGH"] = "yes"
@@ -48,9 +49,6 @@ LIBRARY = rf"\b(?:{'|'.join(OPTIONAL)})\b"
 
 MOST_REASONS = 20
 """Reasons why tests were skipped that have a line of their own."""
-
-TURNS = 5
-"""In so many turns all tests marked ``in_turn`` have run."""
 
 EXAMPLES = {"quick": 8, "thorough": 1000}
 """How many examples each property is tried with."""
@@ -79,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
     if hasattr(config, "workerinput"):
         config.option.turn = config.workerinput["turn"]
-    elif config.args_source is config.ArgsSource.TESTPATHS and not config.option.thorough and config.option.turn is None:
+    elif config.args_source is config.ArgsSource.TESTPATHS and config.option.turn is None and not config.option.thorough:
         config.option.turn = time.gmtime().tm_yday % TURNS
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
@@ -162,6 +160,7 @@ def _left_out(config: pytest.Config, items: list[pytest.Item]) -> set[pytest.Ite
     turn = config.getoption("--turn")
     if turn is not None:
         in_turn = [item for item in items if item not in left_out and item.get_closest_marker("in_turn")]
+        config.stash[IN_TURN] = set(map(named, in_turn))
         left_out.update(item for number, item in enumerate(in_turn) if number % TURNS != turn)
     if listed := config.getoption("--passed-without-libraries"):
         passed = set(json.loads(listed.read_text()))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.turns import IN_TURN, named
+
 ROOT = Path(__file__).parents[1]
 TITLE = "## What is promised, and which test holds it"
 LINES = [*[f"F{i}" for i in range(1, 30)], *[f"S{i}" for i in range(1, 11)], *[f"M{i}" for i in range(1, 7)]]
@@ -42,11 +44,11 @@ def test_quick_tests_run(request: pytest.FixtureRequest) -> None:
     config = request.config
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr:
         pytest.skip("only a run of all tests tells")
-    running = {(item.nodeid.partition("::")[0], item.name.partition("[")[0]) for item in request.session.items}
+    running = {named(item) for item in request.session.items} | config.stash.get(IN_TURN, set())
     files = {file for file, _ in running}  # without those that need a library that is not here
     column = " ".join(row.split("|")[2] for row in rows())
-    named = [(f"tests/{file}", test) for file, test in re.findall(r"`([\w/]+\.py)::(\w+)`", column)]
-    assert not [name for name in named if name[0] in files and name not in running]
+    promised = [(f"tests/{file}", test) for file, test in re.findall(r"`([\w/]+\.py)::(\w+)`", column)]
+    assert not [name for name in promised if name[0] in files and name not in running]
 
 
 def test_each_row_names_a_quick_test() -> None:
