@@ -75,9 +75,10 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session, and what it starts, a folder of its own for temporary files, so that all in it is ours."""
+    all_are_run = config.args_source is config.ArgsSource.TESTPATHS
     if hasattr(config, "workerinput"):
         config.option.turn = config.workerinput["turn"]
-    elif config.args_source is config.ArgsSource.TESTPATHS and config.option.turn is None and not config.option.thorough:
+    elif all_are_run and config.option.turn is None and not config.option.thorough:
         config.option.turn = time.gmtime().tm_yday % TURNS
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that runs the tests in the background has Ctrl-C ignored, and so would all that they start.
