@@ -23,7 +23,7 @@ from . import tensors
 from .batch import PLAIN, is_masked
 from .errors import MapResultError
 from .memory.leases import FRESH, Buffers, Lease
-from .references import References, roots_of
+from .references import References, reaches
 from .shared_columns import sharing
 
 
@@ -154,22 +154,33 @@ def apart(batch: Any, before: Any) -> Any:
 
 
 def _copies_of_kept(batch: Any, known: Collection[int], before: Sequence[Any]) -> dict[Any, Any]:
-    """Return copies of the new columns of a batch that share memory with anything but the batch and `before`."""
-    keys = []
-    for key in range(len(batch)) if isinstance(batch, tuple) else list(batch):
-        column = batch[key]
-        if id(column) in known or type(column) in PLAIN:
-            continue
-        if type(column) is not np.ndarray or not column.flags.owndata or getrefcount(column) > _HELD:
-            keys.append(key)
-    column = None  # it would count as a reference
-    if not keys:
-        return {}  # nearly always
-    references = References(set().union(*map(roots_of, before)))
+    """Return copies of the columns of a batch that share memory with anything but this batch and the one before it.
+
+    The columns of the batch before are held by it and by `before`.
+    """
+    keys = range(len(batch)) if isinstance(batch, tuple) else list(batch)
     for key in keys:
-        references.add(batch[key])
-    kept = references.kept()
-    return {key: _copy(batch[key]) for key in keys if references.reaches(batch[key], kept)}
+        column = batch[key]
+        most = _HELD + 2 if id(column) in known else _HELD
+        if type(column) not in PLAIN and (getrefcount(column) > most or not _is_simple(column)):
+            break
+    else:
+        return {}  # nearly always
+    column = None  # it would count as a reference
+    references = References()
+    for part in [*before, *before, *[batch[key] for key in keys]]:
+        references.add(part)
+    part = None
+    held = references.kept()
+    return {key: _copy(batch[key]) for key in keys if reaches(batch[key], held)}
+
+
+def _is_simple(column: Any) -> bool:
+    """Return whether a column that nothing else refers to is on memory that nothing else refers to."""
+    if type(column) is np.ndarray:
+        base: Any = column.base
+        return (base is None or (isinstance(base, Lease) and getrefcount(base) <= _HELD)) and not column.dtype.hasobject
+    return type(column) is list and PLAIN.issuperset(map(type, column))
 
 
 def _is_plain(column: Any) -> bool:
@@ -195,6 +206,8 @@ def _copy(value: Any) -> Any:
         return own
     if type(value) in (list, tuple):
         return type(value)(value if PLAIN.issuperset(map(type, value)) else map(_copy, value))
+    if isinstance(value, np.void):  # a row of a structured array
+        return value.copy()
     return np.array(value) if isinstance(value, memoryview) else copied(value)
 
 

@@ -70,6 +70,8 @@ class Held:
             self._add_memory(value, value.base is None)
             if value.dtype.hasobject:
                 self._add_all(value.ravel().tolist(), levels)
+        elif isinstance(value, np.void):  # a row of a structured array
+            self._add_memory(value if value.base is None else value.base, value.base is None)
         elif isinstance(value, (tuple, list, deque)):
             self._add_all(value, levels)
         elif isinstance(value, Mapping):
@@ -95,7 +97,7 @@ class Held:
 
 def span_of(memory: Any) -> tuple[int, int]:
     """Return the addresses of the first byte of an array or tensor and of the byte after its last one."""
-    if isinstance(memory, np.ndarray):
+    if isinstance(memory, (np.ndarray, np.void)):
         begin, size, strides = memory.__array_interface__["data"][0], memory.itemsize, memory.strides
     else:
         begin, size = memory.data_ptr(), memory.element_size()
