@@ -277,8 +277,8 @@ def stack(samples: Sequence[Any]) -> Any:
     """Return a batch of single samples: numbers and arrays of one shape become an array.
 
     Tuples are stacked part by part. NumPy's strings become an array of strings again. Arrays of different shapes,
-    Python's strings, and anything that NumPy would only hold as objects, stay a list. Masked arrays stay a list too,
-    to keep their masks.
+    Python's strings, and anything that NumPy would only hold as objects, stay a list. Tensors are arrays in it, as in a
+    stacked array. Masked arrays stay a list too, to keep their masks.
     """
     first = samples[0]
     if isinstance(first, tuple):
@@ -290,7 +290,7 @@ def stack(samples: Sequence[Any]) -> Any:
         return list(samples)
     arrays = [np.asarray(sample) for sample in samples]
     if any(array.shape != arrays[0].shape for array in arrays):
-        return list(samples)
+        return [array if is_any_tensor(sample) else sample for array, sample in zip(arrays, samples, strict=True)]
     return np.stack(arrays)
 
 

@@ -377,3 +377,14 @@ def test_tensors_count_by_their_contents() -> None:
     assert len({json.dumps(value_facts(each)) for each in made}) == 3
     assert value_facts(made[1].T.contiguous().T) == value_facts(made[1].clone())
     assert value_facts(below(made[1])) != value_facts(below(made[2]))
+
+
+def test_tensors_of_samples_are_arrays_in_each_batch_and_can_be_joined() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    source = bu.ArrayDataSource([np.arange(9)]).map_samples(lambda i: (torch.full((int(i) % 3 + 1,), float(i)),))
+    for each in (source, source.concat(source)):
+        for seed in range(5):
+            for (column,) in each.batch_iterator(3, shuffle=seed):
+                for row in column:
+                    assert isinstance(row, np.ndarray)
+                    assert row.tolist() == [row[0]] * (int(row[0]) % 3 + 1)
