@@ -23,13 +23,16 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError
 from ..explanation import Explanation
 from ..explanation.evidence import FEWEST, Alone, Setting, gathered
+from ..faults.policy import RAISE
 from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
 from ..graph.node import Node
 from ..memory.budget import BUDGET
 from ..memory.leases import BufferPool
 from ..meters.cpu import timed
+from ..meters.stopwatch import Made
 from ..randomness.numpy_rng import globals_kept
+from ..sampling.plans.epoch import PlannedBatch
 from .base import worker_count
 from .choice import copy_to_try, lock_share
 from .loader_pool import POOLS
@@ -43,8 +46,8 @@ KINDS = {
 }
 """The kinds of pools by the names of their classes."""
 
-MOST_TRIED, TRIAL_SECONDS = 8, 0.5
-"""Number of batches that a trial makes; seconds after which it makes no other."""
+MOST_TRIED, MOST_SEEN, TRIAL_SECONDS = 8, 64, 0.5
+"""Number of batches that a trial makes; of the latest of which it takes them; seconds after which it makes no other."""
 
 TRIED_SECONDS = 5.0
 """Seconds for which an advice is tried, without the start of workers."""
@@ -88,8 +91,8 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
 
     def name_of(epoch: int, number: int) -> str:
         with unless_of_signal_handler():
-            plan = epoch_plan(source, dataclasses.replace(options, epoch=epoch, numbered=True))
-            rows = plan[number].rows
+            plan = _plan_of(source, options, epoch)
+            rows = None if plan is None else plan[number].rows
             if isinstance(rows, np.ndarray):
                 return _names(source, rows)
         return ""
@@ -112,8 +115,7 @@ def made_alone(node: ParallelNode, options: EpochOptions) -> Alone | None:
         make, buffers = MakeBatch(own_thread=True), BufferPool()
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            plan = prepare(source, options).plan
-            first = list(itertools.islice(plan, MOST_TRIED)) if plan is not None else []
+            first = _to_try(node, source, options)
             make.read(source, first[0].rows, first[0].key, buffers)  # opens files, imports
             times = []
             for planned in first[1:] or first:
@@ -128,6 +130,33 @@ def made_alone(node: ParallelNode, options: EpochOptions) -> Alone | None:
         raise_if_of_signal_handler(error)
         return None
     return Alone(seconds, cpu, share)
+
+
+def _plan_of(source: Node, options: EpochOptions, epoch: int) -> Any:
+    """Return the plan of an epoch; None if a generator of the user drew it, which must not draw again."""
+    if options.generator is not None:
+        return None
+    return epoch_plan(source, dataclasses.replace(options, epoch=epoch, numbered=True))
+
+
+def _to_try(node: ParallelNode, source: Node, options: EpochOptions) -> list[PlannedBatch]:
+    """Return some batches to make on this thread.
+
+    If it is known which, they are batches that workers made in about the usual time: another one may hang, or end the
+    program. If not, and bad samples are expected, there are none.
+    """
+    assert node.meter is not None
+    latest = [(times, made) for times in node.meter.latest() if (made := Made.of(times.made)) is not None]
+    epoch = latest[-1][0].epoch
+    plan = _plan_of(source, options, epoch)
+    if plan is None:
+        expects_bad = node.setup.policy is not RAISE or node.setup.timeout is not None
+        drawn = None if expects_bad else prepare(source, options).plan
+        return [] if drawn is None else list(itertools.islice(drawn, MOST_TRIED))
+    usual = statistics.median(made.seconds for _, made in latest)
+    return [
+        plan[times.number] for times, made in latest[-MOST_SEEN:] if times.epoch == epoch and made.seconds <= 2 * usual
+    ][-MOST_TRIED:]
 
 
 def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanation) -> str:
@@ -180,5 +209,6 @@ def _can_cache(source: Node) -> bool:
 def _names(source: Any, rows: np.ndarray) -> str:
     names = [source.sample_name(rows[i : i + 1]) for i in range(min(SHOWN_NAMES, len(rows)))]
     known = [name for name in names if name]
-    more = f" and {len(rows) - len(known)} more" if len(rows) > len(known) else ""
-    return ", ".join(known) + more if known else f"rows {', '.join(map(str, rows[:SHOWN_NAMES].tolist()))}{more}"
+    shown = known or list(map(str, rows[:SHOWN_NAMES].tolist()))
+    more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
+    return ("" if known else "rows ") + ", ".join(shown) + more

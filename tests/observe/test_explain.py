@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,3 +215,55 @@ def test_the_first_advice_can_be_tried(pools: list[AbstractWorkerPool]) -> None:
     if told.advice:  # on a busy machine, none may be worth it
         assert told.tried.startswith(("Tried: the first change gave", "The first change"))
         assert told.tried in str(told)
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_a_generator_draws_the_same_orders_with_and_without_an_explanation(trial: bool) -> None:
+    def orders(explains: bool) -> list[list[int]]:
+        generator, found = np.random.RandomState(1), []
+        with bu.WorkerThreadPool(2) as pool:
+            source = pool.parallel_data_source(bu.ArrayDataSource([np.arange(60)]))
+            for _ in range(3):
+                iterator = source.batch_iterator(5, shuffle=generator)
+                found.append([int(row) for (x,) in iterator for row in x])
+                if explains:
+                    why = bu.explain(iterator, trial=trial)
+                    assert why.slowest[0]["samples"] == ""  # nobody knows which they were
+        return found
+
+    assert orders(explains=True) == orders(explains=False)
+
+
+def test_a_trial_makes_no_batch_that_workers_could_not_make() -> None:
+    here = os.getpid()
+
+    def dies(x: np.ndarray) -> Any:
+        if 30 in x:
+            assert os.getpid() != here, "made in the process of the loop"
+            os._exit(9)
+        return x
+
+    with bu.Loader(bu.ArrayDataSource([np.arange(60)]).map(dies, on=0), 4, pool="processes", workers=1,
+                   on_error="skip") as loader:  # fmt: skip
+        assert sum(len(x) for (x,) in loader) == 59
+        alone = loader.explain()._evidence.alone
+        assert alone is not None
+        assert alone.seconds > 0
+    with bu.Loader(bu.ArrayDataSource([np.arange(60)]).map(dies, on=0), 4, pool="processes", workers=1,
+                   on_error="skip", shuffle=np.random.RandomState(3)) as loader:  # fmt: skip
+        assert sum(len(x) for (x,) in loader) == 59
+        assert loader.explain()._evidence.alone is None  # it is not known which batches they were
+
+
+def test_slow_batches_say_how_many_rows_more_they_have() -> None:
+    def slow(x: np.ndarray) -> Any:
+        time.sleep(0.02 if 7 in x else 0.0)
+        return x
+
+    for size, more in ((2, ""), (5, " and 2 more")):
+        with bu.Loader(bu.ArrayDataSource([np.arange(50)]).map(slow, on=0), size, pool="serial") as loader:
+            for _ in loader:
+                pass
+            first = 7 // size * size
+            rows = ", ".join(map(str, range(first, first + min(size, 3))))
+            assert loader.explain(trial=False).slowest[0]["samples"] == f"rows {rows}{more}"

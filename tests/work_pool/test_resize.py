@@ -217,3 +217,17 @@ def test_the_number_is_checked(pool: Any) -> None:
     for bad in (0, -1, 1.5, True, "2"):
         with raises((ArgumentError, ArgumentTypeError)):
             pool.resize(bad)
+
+
+def test_a_fork_cannot_resize_the_pool_of_its_parent(pools: list[AbstractWorkerPool]) -> None:
+    for pool in pools:
+        child = os.fork()
+        if not child:
+            try:
+                pool.resize(1)
+            except bu.PoolClosed:
+                os._exit(3)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        assert len(list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(20)])).batch_iterator(2))) == 10

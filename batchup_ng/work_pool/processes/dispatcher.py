@@ -124,6 +124,8 @@ class Dispatcher:
 
     def resize(self, processes: int) -> None:
         """Change the number of workers. It takes effect soon, or when the first workers start."""
+        if os.getpid() != self._owner_pid:
+            raise in_a_fork(self._owner_pid)
         with InterruptsHeld(), self._lock:
             self.check_open()
             self._do(self._schedule.resize(processes, time.monotonic()))
