@@ -76,6 +76,7 @@ def results_of(programs: list[str]) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("library", "task"),
     quick([("batchup_ng", task) for task in TASKS], [(library, task) for library in LIBRARIES for task in TASKS]),

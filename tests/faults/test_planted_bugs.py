@@ -20,6 +20,7 @@ def outcomes(text: str) -> dict[str, str]:
     return {test: word for word, test in re.findall(r"^(PASSED|FAILED|ERROR) tests/(.+?)(?: - .*)?$", text, re.M)}
 
 
+@pytest.mark.in_turn
 def test_each_of_a_dozen_bugs_can_be_planted(tmp_path: Path) -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 12
     copy_of_the_package(tmp_path)

@@ -18,6 +18,7 @@ STUCK = ["sleep", "C call", "SIGSTOP", "busy", "backtrack", "lock"]
 """What a process can be stuck in. A thread can be in ``sleep`` and ``busy`` so that others still run."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("kind", "workers", "act"),
     quick(

@@ -439,6 +439,7 @@ with bu.WorkerProcessPool(2) as pool:
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("limit", quick(["BATCHUP_NG_MEMORY"], ["RLIMIT_AS"]))
 def test_a_program_stays_within_its_limit(limit: str, tmp_path: Path) -> None:
     """Six columns of 64 MB decoded each, and chunks may take all of them."""

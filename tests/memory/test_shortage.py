@@ -99,6 +99,7 @@ def test_a_cache_that_is_larger_than_the_limit_keeps_what_fits(budget: MemoryBud
             assert sum(map(checked, pool.parallel_data_source(kept).batch_iterator(8, shuffle=1, epoch=epoch))) == 256
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_nothing_is_held_after_twenty_programs(budget: MemoryBudget, path: Path, kind: str, in_full: bool) -> None:
     bu.memory_limit("100MB")

@@ -234,6 +234,7 @@ def test_a_generator_draws_the_same_orders_with_and_without_an_explanation(trial
     assert orders(explains=True) == orders(explains=False)
 
 
+@pytest.mark.filterwarnings("ignore::batchup_ng.errors.SampleWarning")
 def test_a_trial_makes_no_batch_that_workers_could_not_make() -> None:
     here = os.getpid()
 

@@ -101,6 +101,7 @@ def test_pools_change_nothing(pools: Any) -> None:
         assert bu.summary(data, 50, pool=pool).to_dict() == expected.to_dict()
 
 
+@pytest.mark.in_turn
 @given(st.lists(st.one_of(st.none(), st.floats(), st.integers(-5, 5), st.text(max_size=3)), min_size=1, max_size=12))
 def test_mixed_objects_are_counted_and_never_fail(items: list[Any]) -> None:
     column = np.empty(len(items), object)

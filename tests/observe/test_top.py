@@ -46,6 +46,9 @@ PATIENCE = 100.0
 """Seconds that a busy machine may take for an answer."""
 
 
+pytestmark = pytest.mark.in_turn
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A program with two loops, and the folder of its files, which only its environment names."""

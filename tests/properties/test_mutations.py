@@ -211,6 +211,7 @@ def joined(batches: list[Any]) -> list[Any]:
     return [tuple(column[i : i + 1] for column in batch) for batch in batches for i in range(len(batch[0]))]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("order", FORGED)
 def test_a_forged_state_is_refused_or_is_one_of_that_epoch(order: str) -> None:
     """Whatever an entry says, and though the digest is right: no other error, and never other samples."""

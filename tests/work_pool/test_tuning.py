@@ -110,6 +110,7 @@ def contents(batches: Any) -> list[list[bytes]]:
     return [[part.tobytes() for part in batch] for batch in batches]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("pool", ["threads", "processes"])
 def test_workers_that_wait_become_more_and_batches_stay(pool: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "batchup_ng")
