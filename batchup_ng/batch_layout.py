@@ -113,7 +113,7 @@ def copied(value: Any) -> Any:
     return _finished(False, value, FRESH)
 
 
-def apart(batch: Any, before: Any) -> Any:
+def apart(batch: Any, before: Any, first: Any = ()) -> Any:
     """Return the result of a map for the next map, which may write to it.
 
     A column is copied if it shares memory with another column, or if the map or anything else keeps its memory, such as
@@ -122,12 +122,13 @@ def apart(batch: Any, before: Any) -> Any:
     Args:
         batch: A tuple or mapping of columns. Anything else is returned unchanged.
         before: The batch that the map was called with. Its arrays are apart; the map may have changed its lists.
+        first: Another batch, not `before`, that the caller holds and that may have some of the columns.
     """
     if not isinstance(batch, (tuple, Mapping)):
         return batch
-    kept = list(before.values() if isinstance(before, Mapping) else before if isinstance(before, tuple) else ())
+    kept = _columns_of(before)
     known = set(map(id, kept))
-    changed = _copies_of_kept(batch, known, kept)
+    changed = _copies_of_kept(batch, known, kept, _columns_of(first))
     columns: dict[Any, Any] = {**(dict(enumerate(batch)) if isinstance(batch, tuple) else batch), **changed}
     arrays, filled, new = [], [], []  # old arrays and numbers, old lists and dicts of arrays, new columns
     for key, column in columns.items():
@@ -153,22 +154,29 @@ def apart(batch: Any, before: Any) -> Any:
     return own
 
 
-def _copies_of_kept(batch: Any, known: Collection[int], before: Sequence[Any]) -> dict[Any, Any]:
-    """Return copies of the columns of a batch that share memory with anything but this batch and the one before it.
+def _columns_of(batch: Any) -> list[Any]:
+    return list(batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple) else ())
 
-    The columns of the batch before are held by it and by `before`.
+
+def _copies_of_kept(
+    batch: Any, known: Collection[int], before: Sequence[Any], first: Sequence[Any]
+) -> dict[Any, Any]:
+    """Return copies of the columns of a batch that share memory with anything but this batch and those before it.
+
+    The columns of each batch before are held by it and by `before` or `first`.
     """
     keys = range(len(batch)) if isinstance(batch, tuple) else list(batch)
+    firsts = set(map(id, first))
     for key in keys:
         column = batch[key]
-        most = _HELD + 2 if id(column) in known else _HELD
+        most = _HELD + 2 * (id(column) in known) + 2 * (id(column) in firsts)
         if type(column) not in PLAIN and (getrefcount(column) > most or not _is_simple(column)):
             break
     else:
         return {}  # nearly always
     column = None  # it would count as a reference
     references = References()
-    for part in [*before, *before, *[batch[key] for key in keys]]:
+    for part in [*before, *before, *first, *first, *[batch[key] for key in keys]]:
         references.add(part)
     part = None
     held = references.kept()

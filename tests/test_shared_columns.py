@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng import batch_layout
 from batchup_ng.batch_layout import apart
 from batchup_ng.memory.leases import BufferPool
 from batchup_ng.shared_columns import span_of
@@ -310,3 +311,20 @@ def test_rows_of_a_constant_structured_array_stay_as_they_are() -> None:
     both = bu.ArrayDataSource([np.arange(3)]).map(lambda i: (r := np.zeros(3, kept.dtype), list(r))).map(add, on=1)
     ((array, rows),) = both.batch_iterator(3)
     assert (array["a"].tolist(), [int(row["a"]) for row in rows]) == ([0, 0, 0], [1, 1, 1])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_maps_behind_a_pool_copy_no_column_that_they_leave_alone(
+    named: bool, pools: list[AbstractWorkerPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Any] = []
+    copy_of = batch_layout._copy
+    monkeypatch.setattr(batch_layout, "_copy", lambda value: copies.append(value) or copy_of(value))
+    data: Any = {"x": np.ones((16, 20_000)), "y": np.arange(16)}
+    # Not of processes: small arrays that came by a socket lie on a memoryview, which is always copied.
+    source = pools[0].parallel_data_source(bu.ArrayDataSource(data if named else list(data.values())))
+    for fn in (lambda x: x * 2, lambda x: x[:, ::-1], lambda x: x + 1):
+        source = source.map(fn, on="x" if named else 0)
+    for batch in source.batch_iterator(8):
+        assert (batch["x"] if named else batch[0]).sum() == 3 * 8 * 20_000
+    assert copies == []

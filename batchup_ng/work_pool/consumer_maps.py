@@ -29,6 +29,7 @@ class ConsumerMaps(NamedTuple):
 
         `key` is the key of the outermost map, `planned` the number of samples.
         """
+        first = batch  # which the caller holds, too
         for above, node in zip(reversed(range(len(self.nodes))), self.nodes, strict=True):
             if batch is NOTHING_LEFT:
                 return batch
@@ -42,7 +43,7 @@ class ConsumerMaps(NamedTuple):
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
             if above:  # the next map may write to a column
                 batch = as_batch(batch)  # first: a list would hold the columns, too
-                batch = apart(batch, given)
+                batch = apart(batch, given, () if first is given else first)
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 
