@@ -242,7 +242,8 @@ def _check_one(shapes: Collection[Any], dtypes: Collection[Any]) -> None:
     """Refuse arrays of several parts whose samples differ in shape or dtype. Texts may differ in length."""
     if len(shapes) > 1:
         raise MapResultError(
-            f"the sources that were joined have samples of shapes {sorted(map(tuple, shapes))}; map them to one"
+            f"the sources that were joined have samples of shapes {sorted(map(tuple, shapes))}; map them to one, or "
+            f"join the sources before they are mapped: concat(a, b).map(fn)"
         )
     if len(dtypes) > 1:
         first, *others = dtypes

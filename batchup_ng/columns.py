@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import validation
-from .batch import lengths
+from .batch import as_batch, lengths
 from .errors import ArgumentError, ArgumentTypeError, MapResultError
 
 ANNOTATIONS = {
@@ -20,7 +20,6 @@ ANNOTATIONS = {
 }  # fmt: skip
 """Names of columns whose values are in the pixels of an image, as our readers and most data sets call them. The values
 are the options of ``augment.compose`` that move these columns with the image."""
-
 
 class Places(tuple[int, ...]):
     """The form of tuples whose columns have names too, as from ``from_folder``.
@@ -124,6 +123,17 @@ def place_in(batch: Any, column: Any) -> int:
     if not -len(batch) <= column < len(batch):
         raise ArgumentError(f"columns must be places of the {len(batch)} columns, from 0 on, not {column}")
     return int(column) % len(batch)
+
+
+def check_new(batch: Any, name: Any, kind: type[ArgumentError] = ArgumentError) -> None:
+    """Raise `kind` if a batch, or a form, cannot get a column of this name or place."""
+    if isinstance(batch, Mapping) != isinstance(name, str):
+        form, what = ("dicts", "name") if isinstance(batch, Mapping) else ("tuples", "place")
+        raise kind(f"name must be a {what}, for batches are {form}, not {name!r}")
+    if not isinstance(name, str) and not 0 <= name <= len(batch):
+        raise kind(
+            f"name must be a place of the {len(batch)} columns, from 0 on, or {len(batch)} for one more, not {name}"
+        )
 
 
 def keys_in(batch: Any, columns: Iterable[Any]) -> list[Any]:
@@ -303,30 +313,33 @@ class ChosenColumns:
         new = [named.get(key, key) for key in keys]
         if len(set(new)) < len(new):
             twice = next(name for name in new if new.count(name) > 1)
-            raise ArgumentError(f"names must give each column another name, and two are {twice!r}; drop one before")
+            # No policy takes it for the fault of a sample, if only the batch shows the names.
+            raise MapResultError(f"names must give each column another name, and two are {twice!r}; drop one before")
         return {name: batch[key] for name, key in zip(new, keys, strict=True)}
 
 
 @dataclasses.dataclass(frozen=True)
 class AddedColumn:
-    """A check that a column could be added: batches, whose form was not known, have names if the column has one."""
+    """The name or place of a column that batches get, which stand beside it: ``(batch, (column,))``.
+
+    For batches whose form is not known before. If they have such a column, it is replaced.
+    """
 
     name: Any
 
     def in_places(self, form: Any) -> AddedColumn:
-        """Return this check: it names no column of the batches as they were."""
+        """Return this: it names no column of the batches as they were."""
         return self
 
-    def chosen(self, batch: Any) -> Any:
-        """Return the batch, which ends with the column."""
+    def chosen(self, pair: Any) -> Any:
+        """Return the batch with the column. No policy takes a wrong name for the fault of a sample."""
+        batch, (column,) = pair
+        batch = as_batch(batch)
+        batch = batch if isinstance(batch, (tuple, Mapping)) else (batch,)
+        check_new(batch, self.name, MapResultError)
         if isinstance(batch, Mapping):
-            return batch
-        if isinstance(self.name, str) or any(isinstance(part, Mapping) for part in batch):
-            what = ("tuples", "place") if isinstance(self.name, str) else ("dicts", "name")
-            raise ArgumentError(f"name must be a {what[1]}, for batches are {what[0]}, not {self.name!r}")
-        if self.name != len(batch) - 1:
-            raise ArgumentError(f"name must be {len(batch) - 1}, the place after the last column, not {self.name}")
-        return batch
+            return {**{key: old for key, old in batch.items() if key != self.name}, self.name: column}
+        return (*batch[: self.name], column, *batch[self.name + 1 :])
 
     def __repr__(self) -> str:
         return f"with {self.name!r}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..accessors.column import as_column
 from ..accessors.listed_rows import of_list
-from ..columns import AddedColumn, ChosenColumns, column_names, keys_in, with_places
+from ..columns import AddedColumn, ChosenColumns, Places, check_new, column_names, keys_in, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.arrays import ArraysNode
@@ -50,20 +50,33 @@ def renamed(node: Node, names: Any) -> ColumnsNode:
 
 def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
     """Return the node with one more column, `values`: a function of others, or an array."""
-    (name,) = column_names("name", [name])
+    (name,), form = column_names("name", [name]), node.form()
     if callable(values):
-        return MapNode(node, values, on=_parameters(values) if on is None else on, out=name)
+        if on is None:
+            on = _parameters(values)
+            if "rng" in on and isinstance(form, Mapping) and "rng" not in form:
+                others = [column for column in on if column != "rng"]
+                raise ArgumentError(
+                    f"with_column calls {function_name(values)!r} with columns alone, and it takes rng; call map(fn, "
+                    f"on={others}, out={name!r}, rng='sample')"
+                )
+        return MapNode(node, values, on=on, out=name)
     if on is not None:
         raise ArgumentError("on must be left out if values is an array; it is for functions")
-    column, n, form = as_column("values", of_list("values", values)), numbered_length("source", node), node.form()
+    column, n = as_column("values", of_list("values", values)), numbered_length("source", node)
     if len(column) != n:
         raise ArgumentError(f"values must have one row for each of the {n} samples of an epoch, not {len(column)}")
-    if isinstance(form, Mapping) and name in form:
-        node = dropped(node, [name])
-    elif isinstance(form, tuple) and name != len(form):
-        raise ArgumentError(f"name must be {len(form)}, the place after the last column of a tuple, not {name!r}")
-    zipped = ZipNode([node, ArraysNode([column], (name,) if isinstance(name, str) else None, StandardSampler(n))])
-    return zipped if form is not None else ColumnsNode(zipped, AddedColumn(name))
+    added = ArraysNode([column], (name,) if isinstance(form, Mapping) else None, StandardSampler(n))
+    if form is None:
+        return ColumnsNode(ZipNode([node, added], flatten=False), AddedColumn(name))
+    name = form.names.get(name, name) if isinstance(form, Places) else name
+    check_new(form, name)
+    if isinstance(form, Mapping):
+        if list(form) == [name]:  # nothing is left beside the new column, but the order of the samples
+            return ColumnsNode(ZipNode([renamed(node, {name: f"old {name}"}), added]), ChosenColumns(keep=[name]))
+        return ZipNode([dropped(node, [name]) if name in form else node, added])
+    zipped, kept = ZipNode([node, added]), [*range(name), len(form), *range(name + 1, len(form))]
+    return zipped if name == len(form) else ColumnsNode(zipped, ChosenColumns(keep=kept))
 
 
 def _parameters(fn: Callable[..., Any]) -> list[str]:

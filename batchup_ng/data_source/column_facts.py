@@ -45,8 +45,8 @@ class Column(NamedTuple):
 
     The dtype is that of the arrays in a batch. If a batch has a list, it is the dtype of the first sample as an array:
     ``dtype(str)`` or ``dtype(bytes)``, without a length, for text and bytes, ``dtype(object)`` for values that are
-    neither numbers, text nor arrays of them. If the first sample is a list without a value, the dtype is None, and
-    samples may have more axes.
+    neither numbers, text nor arrays of them, and for arrays with different numbers of axes. If the first sample is a
+    list without a value, the dtype is None, and samples may have more axes.
     """
 
     dtype: np.dtype[Any] | None
@@ -127,7 +127,9 @@ def _kind_of_all(leaf: Any, like: Sequence[Any]) -> tuple[Any, tuple[int | None,
     """Return dtype and shape of the part `leaf` of a batch, and of the parts `like` it of other batches."""
     dtype, shape = _kind(leaf)
     for other in like if hasattr(leaf, "shape") else ():
-        if len(getattr(other, "shape", ())) == len(shape):
+        if len(getattr(other, "shape", shape)) != len(shape):
+            return np.dtype(object), shape[:1]
+        if hasattr(other, "shape"):
             shape = tuple(axis if axis == length else None for axis, length in zip(shape, other.shape, strict=True))
         own = getattr(other, "dtype", None)
         if isinstance(own, np.dtype) and isinstance(dtype, np.dtype):

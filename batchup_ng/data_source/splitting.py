@@ -66,15 +66,23 @@ def _by_samples(classes: np.ndarray, ends: np.ndarray, rng: Any) -> list[np.ndar
     """Return the positions of the samples of each part. Each class is divided separately."""
     parts: list[list[np.ndarray]] = [[] for _ in ends[1:]]
     seen = 0
+    # Halves round up. To the even number, 3.5 and 4.5 would both be 4, and a class of two samples between them would
+    # give one part nothing. Without classes no sample is lost by that, and parts stay as they always were.
+    rounded = _half_up if classes.any() else lambda values: np.rint(values).astype(int)
     for members in _members(classes):
         # Rounded over all classes so far: if one class rounds down, another rounds up.
-        bounds = np.rint(ends * (seen + len(members))).astype(int) - np.rint(ends * seen).astype(int)
+        bounds = rounded(ends * (seen + len(members))) - rounded(ends * seen)
         bounds = np.maximum.accumulate(bounds)
         shuffled = rng.permutation(members)
         for i, part in enumerate(parts):
             part.append(shuffled[bounds[i] : bounds[i + 1]])
         seen += len(members)
     return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def _half_up(values: np.ndarray) -> np.ndarray:
+    """Return the nearest integers. A half rounds up, also if an error of floating point is below it."""
+    return np.floor(values + 0.5 + 1e-9).astype(int)
 
 
 def _by_groups(groups: np.ndarray, classes: np.ndarray | None, ends: np.ndarray, rng: Any) -> list[np.ndarray]:

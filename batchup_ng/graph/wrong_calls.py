@@ -23,6 +23,9 @@ RNG = {
 }  # fmt: skip
 """The remedy if the function takes random numbers, for the kinds of functions that can have them."""
 
+CHOSEN = ": pass on= with as many columns as it takes"
+"""The remedy if ``on=`` gives a function too many or too few columns."""
+
 
 def check_call(
     fn: Callable[..., Any], placed: tuple[Any, ...], named: dict[str, Any], keywords: dict[str, Any], kind: str
@@ -48,8 +51,11 @@ def check_call(
         on = _fitting(parameters, named)
         call = f"source.map(fn, on={'...' if on is None else repr(on)})"
         remedy = chosen = f": let it take each, or map the source, {call}"
+    elif kind in RNG and "rng" in signature.parameters and "rng" not in {**named, **keywords}:
+        others = [each for each in parameters if each.name != "rng"]
+        remedy, chosen = (f"{on} and {RNG[kind].removeprefix('pass ')}" for on in (_remedy(others, named), CHOSEN))
     else:
-        remedy, chosen = _remedy(parameters, named), ": pass on= with as many columns as it takes"
+        remedy, chosen = _remedy(parameters, named), CHOSEN
     error = MapCallError(f"{taken}, the batch has {', '.join(named) or _columns(n)}{remedy}")
     error.refused = id(fn), taken, n, chosen
     raise error from None

@@ -271,9 +271,40 @@ def test_an_array_is_added_to_batches_whose_form_shows_late() -> None:
     extra = np.arange(N) ** 2
     assert_batch(one_batch(opaque(named()).with_column("extra", extra)), {**DATA, "extra": extra})
     assert_batch(one_batch(opaque(placed()).with_column(3, extra)), (*DATA.values(), extra))
-    for source, name in ((named(), 3), (placed(), "extra"), (placed(), 4)):
-        with raises(ArgumentError):
-            next(opaque(source).with_column(name, extra).batch_iterator(3))
+    for source, name in ((named(), 3), (placed(), "extra"), (placed(), 4), (placed(), -1)):
+        for on_error in ("raise", "skip"):  # it is no fault of a sample
+            with raises(MapResultError):
+                next(bu.Loader(opaque(source).with_column(name, extra), 3, pool="serial", on_error=on_error).epochs(1))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_array_replaces_a_column(known: bool) -> None:
+    """Also the only one, and one that only the batches show."""
+    extra = np.arange(N) ** 2
+
+    def made(source: Any, name: Any) -> Any:
+        return one_batch((source if known else opaque(source)).with_column(name, extra))
+
+    for name in DATA:
+        assert_batch(made(named(), name), {**{key: DATA[key] for key in DATA if key != name}, name: extra})
+    for place in range(3):
+        expected = [*DATA.values()]
+        expected[place] = extra
+        assert_batch(made(placed(), place), tuple(expected))
+    assert_batch(made(named().select("age"), "age"), {"age": extra})
+    assert_batch(made(placed().select(0), 0), (extra,))
+    half = named().subset(np.arange(N)[::-2]).select("age")
+    new = np.arange(len(half))
+    for batch in (half if known else opaque(half)).with_column("age", new).batch_iterator(3, shuffle=5):
+        rows = batch["age"]
+        assert set(rows) <= set(new)
+        assert list(batch) == ["age"]
+
+
+def test_two_columns_of_one_name_are_no_fault_of_a_sample() -> None:
+    loader = bu.Loader(opaque(named()).rename({"age": "label"}), 3, pool="serial", on_error="skip")
+    with loader, raises(MapResultError):
+        list(loader)
 
 
 def test_columns_tell_dtype_and_shape_of_any_source() -> None:
@@ -306,6 +337,10 @@ def takes_two(a: Any, b: Any) -> Any:
     return a, b
 
 
+def takes_rng(age: Any, rng: Any) -> Any:
+    return age + rng.normal()
+
+
 def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractWorkerPool]) -> None:
     cases: dict[str, Any] = {
         "map takes_age takes (age), the batch has age, image, label: pass on='age'": named().map(takes_age),
@@ -325,6 +360,10 @@ def test_a_map_that_refuses_the_columns_says_which_to_pass(pools: list[AbstractW
             named().views(takes_two, lambda x: x, on="image"),
         "pass on=['age', 'label']": named().map(lambda age, label, scale=1: (age, label)),
         "map_samples": named().map_samples(takes_age),
+        "map takes_rng takes (age, rng), the batch has age, image, label: pass on='age' and rng=\"sample\", or "
+        "rng=\"batch\" to draw for the whole batch": named().map(takes_rng),
+        "takes (age, rng), the batch has age, image, label: pass on='age' and rng=\"sample\"":
+            named().map_samples(takes_rng),
         "so rename that column": named().rename({"age": "rng"}).map(lambda **b: b, rng="sample"),
     }  # fmt: skip
     actions = ("raise", "skip", "replace")
@@ -434,7 +473,11 @@ def test_wrong_arguments_are_refused() -> None:
         (ArgumentError, lambda: named().with_column("x", np.arange(3))),
         (ArgumentError, lambda: named().with_column("x", np.maximum)),
         (ArgumentError, lambda: named().with_column("x", np.arange(N), on="age")),
-        (ArgumentError, lambda: placed().with_column(1, np.arange(N))),
+        (ArgumentError, lambda: placed().with_column(4, np.arange(N))),
+        (ArgumentError, lambda: placed().with_column(-1, np.arange(N))),
+        (ArgumentError, lambda: placed().with_column("x", np.arange(N))),
+        (ArgumentError, lambda: named().with_column(1, np.arange(N))),
+        (ArgumentError, lambda: named().with_column("x", takes_rng)),
         (ArgumentTypeError, lambda: named().with_column("x", 3)),
         (ArgumentTypeError, lambda: bu.IteratorDataSource(iter([])).with_column(0, np.arange(N))),
         (ArgumentError, lambda: bu.ArrayDataSource([np.arange(0)]).map(lambda x: (x,)).columns),

@@ -288,6 +288,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "numbers": ([1, 2.5, 3, 4], ("f8", ())),
     "narrow and wide": ([np.int16(1), np.int16(2), np.uint8(3), np.int32(4)], ("i4", ())),
     "texts": (TEXTS, (str, ())),
+    "other numbers of axes": ([np.zeros((2,) * k) for k in (1, 2, 1, 2)], ("O", ())),
 }
 
 

@@ -40,6 +40,23 @@ def sources() -> list[tuple[Any, Any, Any]]:
     ]  # fmt: skip
 
 
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=6), tenths=st.integers(1, 9), seed=st.integers(0, 2**40)
+)
+def test_each_class_is_divided_as_near_as_whole_samples_allow(counts: list[int], tenths: int, seed: int) -> None:
+    classes = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    source = bu.ArrayDataSource([classes])
+    try:
+        first, second = rows_of(source.split([tenths / 10, 1 - tenths / 10], seed, stratify=classes))
+    except ArgumentError:
+        return  # a part would be without a sample, or each class has one
+    assert sorted(first + second) == list(range(len(classes)))
+    for each, n in enumerate(counts):
+        assert np.sum(classes[first] == each) in (n * tenths // 10, -(-n * tenths // 10))
+    total = sum(counts) * tenths / 10
+    assert abs(len(first) - total) <= 0.5
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_a_column_says_the_same_as_an_array(number: int) -> None:
     source, kind, patient = sources()[number]
