@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     inspect.add_argument("path", metavar="PATH", nargs="+", help=PATH_HELP)
     inspect.add_argument("--columns", metavar="A,B", help=COLUMNS_HELP)
     inspect.add_argument("--batch-size", type=int, metavar="N", help="of rows, to time shuffling (default: 64)")
+    inspect.add_argument("--world", type=int, metavar="N", help="tell what each of so many ranks reads of the rows")
     pictures = inspect.add_argument_group("options for pictures")
     _table_options(pictures)
     pictures.add_argument("--sample", type=int, metavar="N", help="headers to read (default: 1000)")
@@ -108,7 +109,7 @@ def _demo(**options: Any) -> int:
 def _inspect(path: list[str], **options: Any) -> int:
     first, *others = path
     if is_stored(first):
-        _refuse(options, ("batch_size", "columns"), f"{first!r} is a file of rows")
+        _refuse(options, ("batch_size", "columns", "world"), f"{first!r} is a file of rows")
         page, good = stored_page(path if others else first, **options)
     else:
         _refuse(options, (*TABLE_OPTIONS, "sample", "decode", "write"), f"{first!r} is not a file of rows")

@@ -30,11 +30,10 @@ from .data_source.epoch.state import loader_state
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,
-    SHUFFLE_BLOCKS,
     EpochOptions,
     draws_seed,
     epoch_options,
-    without_blocks,
+    with_seed,
 )
 from .data_source.of_data import source_of
 from .errors import ArgumentError, ArgumentTypeError, StateError
@@ -138,7 +137,7 @@ class Loader:
             if shard is not None and not own:
                 raise ArgumentError(f"shuffle={shuffle!r} draws a seed in each process; pass the same int to all")
             seed = seed_draw(shuffle if own else GLOBAL_RNG)
-            shuffle = (SHUFFLE_BLOCKS, seed) if without_blocks(shuffle)[1] else seed
+            shuffle = with_seed(shuffle, seed)
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"shard": shard, "uneven": uneven, "pad_mask": pad_mask}
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
@@ -345,8 +344,7 @@ class Loader:
         order_blocks = None
         try:
             if self._seed_drawn:
-                blocks = without_blocks(shared.options["shuffle"])[1]
-                shared.options = {**shared.options, "shuffle": (SHUFFLE_BLOCKS, drawn) if blocks else drawn}
+                shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
                 shared.checked = None if shared.checked is None else epoch_options(**shared.options)
             if epoch_state is not None:
                 prepared = prepare(self._with_plan(), self._options_of(number), epoch_state)

@@ -36,6 +36,20 @@ def inspect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, li
     return code, told.out.splitlines(), told.err
 
 
+@pytest.mark.parametrize("world", [1, 4])
+def test_what_a_rank_reads(world: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4000, 64), np.int64))
+    code, lines, _ = inspect(capsys, tmp_path / "x.npy", "--batch-size", 10, "--world", world)
+    assert code == 0
+    told = [line for line in lines if "4 ranks" in line or "4 x 10" in line or "and mixes" in line]
+    if world == 1:
+        assert not told
+        return
+    assert told[0] == 'with shard= and shuffle="blocks" each of 4 ranks reads 2 blocks, about 2.54 x its part,'
+    assert told[1] == "  and mixes 1 block of 2,048 rows at a time: all its rows, 512 kB"
+    assert re.fullmatch(r"  a step of 4 x 10 rows is mixed \d\.\d\d x as well as fully shuffled", told[2])
+
+
 @pytest.mark.parametrize(
     ("name", "column"),
     [

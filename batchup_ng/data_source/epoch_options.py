@@ -14,6 +14,7 @@ from ..faults.policy import ErrorPolicy, error_policy
 from ..graph.user import taken_by
 from ..private_apis import GLOBAL_RNG
 from ..randomness import OrderKey, numpy_rng
+from ..sampling.block_shuffle import OrderBlocks
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.sharding import ALONE, START, Reached, Shard
 from .distributed import shard_of
@@ -62,6 +63,7 @@ class EpochOptions:
     shuffle: Any  # as the user gave it
     generator: Any  # the order is drawn from it, or the seed when the epoch opens; None if it is not used
     by_blocks: bool  # whether storage influences the order
+    groups: int | None  # of such an order; None: as many as ranks
     shuffled: bool  # whether the order is a function of the seed; if False and `generator` is None, it is in order
     seed: int  # of the order, or of the maps' randomness if the order has no seed
     epoch: int
@@ -74,8 +76,8 @@ class EpochOptions:
     # Number of samples of a stream that each map has received, by its place in the graph. The maps count here.
     counted: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)
     policy: ErrorPolicy | None = None  # None: the source's own
-    # For an order by blocks: the block and window of each node that has an order. None until the epoch is prepared.
-    order_blocks: tuple[tuple[int, int], ...] | None = None
+    # For an order by blocks: that of each node that has an order. None until the epoch is prepared.
+    order_blocks: tuple[OrderBlocks, ...] | None = None
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for child `number`, which has its own order."""
@@ -88,7 +90,7 @@ class EpochOptions:
         seed = numpy_rng.seed_draw(self.generator) if seed is None else seed
         return dataclasses.replace(self, generator=None, shuffled=True, seed=seed)
 
-    def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
+    def order_key(self, blocks: Mapping[int, Any] | None = None) -> OrderKey | None:
         """Return the key of the order at this node, or None if it is in order."""
         if self.generator is not None:
             return DrawnKey(rng=self.generator)
@@ -139,11 +141,13 @@ def epoch_options(
             f"shuffle is {shuffle!r}, which draws from NumPy's global state, of which each of the processes that share "
             f"the epoch has its own; pass the same int to all of them, or ('blocks', int)"
         )
+    groups = None if not blocks else validation.positive_int("shuffle[2], a number of groups,", *blocks)
     return EpochOptions(
         batch_size=validation.positive_int("batch_size", batch_size),
         shuffle=shuffle,
         generator=generator,
-        by_blocks=blocks,
+        by_blocks=blocks is not None,
+        groups=groups,
         shuffled=shuffled,
         seed=seed,
         epoch=number,
@@ -161,13 +165,22 @@ def draws_seed(shuffle: Any) -> bool:
     return own or isinstance(shuffle, np.random.Generator) or (isinstance(shuffle, str) and shuffle == SHUFFLE_BLOCKS)
 
 
-def without_blocks(shuffle: Any) -> tuple[Any, bool]:
-    """Return `shuffle` without ``"blocks"``, and whether it had that. ``"blocks"`` alone draws a seed, as True does."""
+def without_blocks(shuffle: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    """Return `shuffle` without ``"blocks"``, and what stood behind it and the seed; None if it had no ``"blocks"``.
+
+    ``"blocks"`` alone draws a seed, as True does.
+    """
     if isinstance(shuffle, str) and shuffle == SHUFFLE_BLOCKS:
-        return True, True
-    if isinstance(shuffle, tuple) and len(shuffle) == 2 and shuffle[0] == SHUFFLE_BLOCKS:
-        return validation.not_negative("shuffle[1], a seed,", shuffle[1]), True
-    return shuffle, False
+        return True, ()
+    if isinstance(shuffle, tuple) and len(shuffle) in (2, 3) and shuffle[0] == SHUFFLE_BLOCKS:
+        return validation.not_negative("shuffle[1], a seed,", shuffle[1]), shuffle[2:]
+    return shuffle, None
+
+
+def with_seed(shuffle: Any, seed: Any) -> Any:
+    """Return `shuffle`, which draws a seed or has one, with this seed."""
+    blocks = without_blocks(shuffle)[1]
+    return seed if blocks is None else (SHUFFLE_BLOCKS, seed, *blocks)
 
 
 def _order(shuffle: Any) -> tuple[Any, bool, int]:

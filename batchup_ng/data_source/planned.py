@@ -116,7 +116,9 @@ class PlannedDataSource(AbstractDataSource):
                 drawn from NumPy's global state when the epoch opens; a ``numpy.random.Generator``: from that. A
                 ``RandomState``: the order is drawn from it, exactly as in BatchUp. ``("blocks", seed)``: a function of
                 the seed, with a :class:`~batchup_ng.BlockShuffleSampler`. The accessors choose its blocks, which are
-                cheap to read together, and how many to mix at a time. ``"blocks"`` draws its seed as True does.
+                cheap to read together, and how many to mix at a time. With `shard` each rank reads blocks of its own,
+                and the order depends on the number of ranks, unless ``("blocks", seed, groups)`` gives a number of
+                groups. ``"blocks"`` draws its seed as True does.
             epoch: Number of the epoch. With a seed, each number has its own order; :meth:`epochs` counts the numbers.
                 If only `state` is given, its number applies.
             drop_last: Whether to leave out a last batch that is not whole.

@@ -117,7 +117,7 @@ class Streaming(Protocol):
         """Return the same after its seed was drawn, if it draws one."""
         ...
 
-    def order_key(self, blocks: Mapping[int, tuple[int, int]] | None = None) -> OrderKey | None:
+    def order_key(self, blocks: Mapping[int, Any] | None = None) -> OrderKey | None:
         """Return the key of the order at this node, or None if it is in order."""
         ...
 
@@ -368,7 +368,7 @@ class Node(Shown):
 
 
 def batch_plan(
-    node: Node, options: Streaming, blocks: Mapping[int, tuple[int, int]] | None = None
+    node: Node, options: Streaming, blocks: Mapping[int, Any] | None = None
 ) -> BatchPlan:
     """Return the plan of the epoch that `options` describe, after they were opened, by the row plan of the node."""
     if not node.is_random_access:

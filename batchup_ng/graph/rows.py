@@ -12,7 +12,7 @@ from .. import batch as nests
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
-from ..sampling.block_shuffle import BlockShuffleSampler
+from ..sampling.block_shuffle import BlockShuffleSampler, OrderBlocks
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler
@@ -77,7 +77,7 @@ class RowsNode(Node):
             endless = math.inf if self.num_samples() == math.inf else None
             return listed_plan(self.own.lister, batch_size, key and key.random_state("listed"), drop_last, endless)
         blocks = None if key is None or key.blocks is None else key.blocks.get(id(self))
-        sampler = self.sampler if blocks is None else self._in_blocks(*blocks)
+        sampler = self.sampler if blocks is None else self._in_blocks(*blocks, size=batch_size)
         return sampler.row_plan(batch_size, key, drop_last)
 
     @property
@@ -98,11 +98,15 @@ class RowsNode(Node):
             )
         return blocks_of_part(found, self.sampler.indices)
 
-    def _in_blocks(self, block: int, window: int) -> AbstractSampler:
-        """Return a sampler of the same rows whose shuffled order is cheap for storage."""
+    def _in_blocks(self, order: OrderBlocks, of_epoch: int, *, size: int) -> AbstractSampler:
+        """Return a sampler of the same rows whose shuffled order is cheap for storage.
+
+        The batches of the epoch have `of_epoch` samples, and those of this node `size`.
+        """
         sampler = self.sampler
         assert isinstance(sampler, StandardSampler)
-        made = BlockShuffleSampler(sampler.length, block, window, sampler.repeats)
+        run = max(1, order.batch_size * size // of_epoch)
+        made = BlockShuffleSampler(sampler.length, order.block, order.window, sampler.repeats, order.groups, run)
         made.indices = sampler.indices
         return made
 

@@ -18,7 +18,7 @@ from ..augment.boxes import BOX_FORMATS
 from ..columns import column_names
 from ..data_source.batch_sizes import checked_batch_size
 from ..data_source.epoch.opening import prepare
-from ..data_source.epoch_options import EPOCH_0, SHUFFLE_BLOCKS, draws_seed, epoch_options, without_blocks
+from ..data_source.epoch_options import EPOCH_0, draws_seed, epoch_options, with_seed, without_blocks
 from ..data_source.looking import key_in_order
 from ..display import counted
 from ..errors import ArgumentError, ArgumentTypeError
@@ -202,9 +202,9 @@ def _of_source(node: Node, n: int, with_stages: bool, given: Mapping[str, Any]) 
 def _without_draws(shuffle: Any) -> Any:
     """Return a `shuffle` that gives the same order, and draws nothing from the generators of the user."""
     if draws_seed(shuffle):
-        order, blocks = without_blocks(shuffle)
+        order = without_blocks(shuffle)[0]
         seed = numpy_rng.seed_draw(copy.deepcopy(order if isinstance(order, np.random.Generator) else GLOBAL_RNG))
-        return (SHUFFLE_BLOCKS, seed) if blocks else seed
+        return with_seed(shuffle, seed)
     if shuffle is None or isinstance(shuffle, (int, np.integer, np.bool_, tuple)):
         return shuffle
     return copy.deepcopy(numpy_rng.check_rng(shuffle))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from .sample_rng import SampleRng
 class OrderKey:
     """Names the order of one epoch at one node of the graph of sources.
 
-    If the order depends on storage, `blocks` has the block and window of each node with an order, by the node's ``id``.
+    If the order depends on storage, `blocks` says how for each node with an order, by the node's ``id``, and the
+    present batch size of the epoch.
     """
 
     seed: int
     epoch: int
     path: tuple[int, ...] = ()
-    blocks: Mapping[int, tuple[int, int]] | None = None
+    blocks: Mapping[int, Any] | None = None
 
     def child(self, number: int) -> OrderKey:
         """Return the key of child `number` of this node."""

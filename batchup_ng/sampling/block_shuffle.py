@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,22 @@ from ..randomness import OrderKey, words_at
 from .plans.batched_permutation import each_permuted
 from .plans.permutation import keyed_permutation
 from .standard import RepeatedSampler
+
+
+class OrderBlocks(NamedTuple):
+    """The part of an order by blocks that storage and ranks decide: the arguments of :class:`BlockShuffleSampler`.
+
+    Attributes:
+        block: Rows of a block.
+        window: The most blocks that are mixed.
+        groups: How many groups the blocks are dealt to.
+        batch_size: Samples of a batch that come from one group, as the epoch was begun.
+    """
+
+    block: int
+    window: int
+    groups: int = 1
+    batch_size: int = 1
 
 
 class BlockShuffleSampler(RepeatedSampler):
@@ -27,55 +43,102 @@ class BlockShuffleSampler(RepeatedSampler):
     length of the blocks hardly matters for mixing: choose the shortest blocks that storage reads well, and as many as
     memory holds.
 
+    For several ranks the shuffled blocks are dealt to `groups` of equal length, each with windows of its own. The rows
+    come from the groups in turn, `run` at a time; a shorter rest of each follows at the end. If `run` is the batch
+    size, batch k has rows of group k mod `groups`. So each of W ranks reads every W-th group, if W divides `groups`.
+
     Args:
         length: How many rows there are, at most 2^62.
         block: Rows of a block, as in storage: for example the rows of a chunk of a compressed file.
         window: The most blocks that are mixed.
         repeats: How often each row is handed out; blocks and rows are shuffled again each time. -1: without end.
+        groups: How many groups the blocks are dealt to.
+        run: How many rows of a group follow each other.
 
     Raises:
         ArgumentError: one of them is out of range.
     """
 
     @validation.known_names({})
-    def __init__(self, length: int, block: int, window: int = 16, repeats: int = 1) -> None:
+    def __init__(
+        self, length: int, block: int, window: int = 16, repeats: int = 1, groups: int = 1, run: int = 1
+    ) -> None:
         super().__init__(length, repeats)
         self.n_rows = self.length
         self.block_rows = validation.positive_int("block", block)
         self._block_in_words = str(block)
         self.window = validation.positive_int("window", window)
-        # One block of all rows is as good as a longer one, and no sum overflows 63 bits.
+        self.groups = validation.positive_int("groups", groups)
+        self.run = validation.positive_int("run", run)
+        # One block of all rows is as good as a longer one, and no sum overflows 63 bits. So it is with the others.
         self._block = min(self.block_rows, max(1, self.length))
         self._n_whole, self._short = divmod(self.length, self._block)
         self._n_blocks = self._n_whole + (self._short > 0)
         self._lacking = self._n_blocks * self._block - self.length
-        self._n_windows = max(1, -(-self._n_blocks // self.window))
-        # The first `_n_longer` windows have one block more than the others.
-        self._blocks_each, self._n_longer = divmod(self._n_blocks, self._n_windows)
+        self._window = min(self.window, max(1, self._n_blocks))
+        self._n_groups = min(self.groups, max(1, self.length))
+        self._each, self._n_longer = divmod(self.length, self._n_groups)  # rows of a group; groups with one more
+        self._run = min(self.run, self._each + 1)
+        # A group begins and ends within blocks.
+        self._most_windows = -(-(self._n_blocks // self._n_groups + 2) // self._window)
 
     def fingerprint(self) -> list[Any]:
-        return [*super().fingerprint(), self.block_rows, self.window]
+        in_groups = [self.groups, self.run] if self.groups > 1 else []
+        return [*super().fingerprint(), self.block_rows, self.window, *in_groups]
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         at = self._n_blocks  # the slot of the short block among all
         if self._short:
             at = key.word("short block", repeat) % self._n_blocks
-        slots, _ = self._slots(places, at)
-        windows = self._windows(slots)
-        starts, ends = self._start(windows, at), self._start(windows + 1, at)
-        keys = words_at(key.word("windows", repeat), windows)
+        begin: Any = 0
+        end: Any = self.length
+        groups: Any = 0
+        if self._n_groups > 1:
+            groups, within_group = self._grouped(places)
+            begin, end = self._first_of(groups), self._first_of(groups + 1)
+            places = begin + within_group
+        windows, starts, ends = self._windows(places, begin, end, at)
+        keys = words_at(key.word("windows", repeat), groups * self._most_windows + windows)
         slots, within = self._slots(starts + each_permuted(places - starts, ends - starts, keys), at)
         return np.asarray(self.map_indices(self._blocks(slots, at, key.word("blocks", repeat)) * self._block + within))
 
-    def _windows(self, slots: np.ndarray) -> np.ndarray:
-        """Return the window of the block at each slot; windows share the blocks evenly."""
-        each, n_longer = self._blocks_each, self._n_longer
-        behind = slots - n_longer * (each + 1)
-        return np.where(behind < 0, slots // (each + 1), n_longer + behind // each)
+    def _grouped(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the group of each place, and the place within the group."""
+        n_runs = self._each // self._run
+        turns, rest = np.divmod(places, self._n_groups * self._run)
+        groups, within = np.divmod(rest, self._run)
+        within += turns * self._run
+        at_end = np.flatnonzero(turns >= n_runs)
+        if len(at_end):  # what is left of each group, one after the other: the first have one more
+            rest = places[at_end] - n_runs * self._n_groups * self._run
+            short = self._each - n_runs * self._run
+            behind = rest - self._n_longer * (short + 1)
+            longer, n_short = behind < 0, max(1, short)
+            groups[at_end] = np.where(longer, rest // (short + 1), self._n_longer + behind // n_short)
+            within[at_end] = n_runs * self._run + np.where(longer, rest % (short + 1), behind % n_short)
+        return groups, within
 
-    def _start(self, windows: np.ndarray, at: int) -> np.ndarray:
-        """Return the place of each window's start."""
-        slots = windows * self._blocks_each + np.minimum(windows, self._n_longer)
+    def _first_of(self, groups: np.ndarray) -> np.ndarray:
+        """Return the place where each group begins, for blocks in order."""
+        return np.asarray(groups * self._each + np.minimum(groups, self._n_longer))
+
+    def _windows(self, places: np.ndarray, begin: Any, end: Any, at: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the window of each place, for blocks in order, and its first place and the one behind its last.
+
+        The windows of a group, which has the places from `begin` to `end`, share its blocks evenly.
+        """
+        first, last = self._slots(np.asarray(begin), at)[0], self._slots(np.asarray(end - 1), at)[0]
+        n_blocks = last - first + 1
+        n_windows = -(-n_blocks // self._window)
+        each, n_longer = np.divmod(n_blocks, n_windows)  # the first `n_longer` windows have one block more
+        slots = self._slots(places, at)[0] - first
+        behind = slots - n_longer * (each + 1)
+        windows = np.where(behind < 0, slots // (each + 1), n_longer + behind // each)
+        bounds = [self._start(first + more * each + np.minimum(more, n_longer), at) for more in (windows, windows + 1)]
+        return windows, np.maximum(bounds[0], begin), np.minimum(bounds[1], end)
+
+    def _start(self, slots: np.ndarray, at: int) -> np.ndarray:
+        """Return the place where the block at each slot starts."""
         return np.asarray(slots * self._block - np.where(slots > at, self._lacking, 0))
 
     def _slots(self, places: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray]:

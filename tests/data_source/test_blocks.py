@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections import OrderedDict
 from typing import Any
@@ -16,6 +17,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.blocks import times_read
 from batchup_ng.data_source.epoch.state import digest
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
+from batchup_ng.sampling.block_shuffle import OrderBlocks
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
@@ -260,21 +262,129 @@ def test_a_loaders_state_from_any_moment_keeps_its_blocks(taken: int) -> None:
         assert [x.tolist() for _ in loops for (x,) in other] == rest
 
 
-@pytest.mark.parametrize(("world", "batch_size"), [(2, 16), (8, 16), (64, 4), (2, 400)])
-def test_ranks_are_warned_of_how_often_they_read_a_block(world: int, batch_size: int) -> None:
+def read_by_ranks(
+    shuffle: Any, world: int, batch_size: int, n: int = 12_800, ranks: int = 3, window: int = 4, make: Any = None
+) -> tuple[float, list[Any]]:
+    """Return how often all ranks read a block, by what a few of them read in two epochs, and the warnings.
+
+    The accessor counts the reads of a chunk cache, with room for two windows.
+    """
     found, warned = [], []
-    for rank in range(min(world, 4)):
-        rows = InBlocks(12_800, 64, 4)
-        source = bu.ArrayDataSource([rows])
+    for rank in range(min(world, ranks)):
+        rows = InBlocks(n, 64, window)
+        source = bu.ArrayDataSource([rows]) if make is None else make(rows)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             for number in range(2):
-                list(source.batch_iterator(batch_size, ("blocks", 3), shard=(rank, world), epoch=number))
-        found.append(rows.read * 64 * world / 12_800 / 2)
+                list(source.batch_iterator(batch_size, shuffle, shard=(rank, world), epoch=number))
+        found.append(rows.read * 64 * world / n / 2)
         warned += [(each.category, each.filename) for each in told]
-    many = times_read(64, 4, batch_size, world) > 1.5
-    assert warned == [(bu.CacheWarning, __file__)] * len(found) * many, "once a source"
-    assert np.mean(found) == pytest.approx(times_read(64, 4, batch_size, world), rel=0.15)
+    return float(np.mean(found)), warned
+
+
+@pytest.mark.parametrize(("world", "batch_size"), [(2, 16), (8, 16), (64, 4), (2, 400)])
+def test_ranks_are_warned_of_how_often_they_read_a_block(world: int, batch_size: int) -> None:
+    found, warned = read_by_ranks(("blocks", 3, 1), world, batch_size)
+    expected = times_read(OrderBlocks(64, 4), batch_size, world, 12_800)
+    many = expected > 1.5
+    assert warned == [(bu.CacheWarning, __file__)] * min(world, 3) * many, "once a source"
+    assert found == pytest.approx(expected, rel=0.15)
+
+
+WORLDS = [(groups, world) for groups in (2, 12, 64) for world in (1, 2, 3, 12, 64) if groups % world == 0]
+
+
+@pytest.mark.parametrize(("groups", "world"), WORLDS)
+def test_each_rank_reads_the_blocks_of_its_groups_alone(groups: int, world: int) -> None:
+    for shuffle in [("blocks", 3, groups), *[("blocks", 3)] * (groups == world)]:
+        found, warned = read_by_ranks(shuffle, world, 16, n=64 * 500, window=40)
+        assert found <= 1.3
+        assert not warned
+        assert found == pytest.approx(times_read(OrderBlocks(64, 40, groups, 16), 16, world, 64 * 500), abs=0.08)
+
+
+@pytest.mark.parametrize(("groups", "world"), [(8, 3), (8, 16), (4, 6), (3, 2)])
+def test_a_world_that_does_not_divide_the_groups_is_warned_of(groups: int, world: int) -> None:
+    found, warned = read_by_ranks(("blocks", 3, groups), world, 16, n=64 * 500, window=40)
+    expected = times_read(OrderBlocks(64, 40 // groups, groups, 16), 16, world, 64 * 500)
+    assert expected == pytest.approx(world / math.gcd(world, groups), abs=0.1)
+    assert found == pytest.approx(expected, rel=0.15)
+    assert warned == [(bu.CacheWarning, __file__)] * min(world, 3)
+
+
+def test_groups_with_few_blocks_are_warned_of() -> None:
+    found, warned = read_by_ranks(("blocks", 3), 16, 16, n=64 * 21, ranks=16)
+    assert found > 1.5
+    assert found == pytest.approx(times_read(OrderBlocks(64, 4, 16, 16), 16, 16, 64 * 21), rel=0.1)
+    assert len(warned) == 16
+
+
+def part_of_split(rows: InBlocks) -> Any:
+    return bu.ArrayDataSource([rows]).split([0.9, 0.1], 1)[0]
+
+
+def joined(rows: InBlocks) -> Any:
+    return bu.ArrayDataSource([rows]).concat(bu.ArrayDataSource([InBlocks(64, 64, 4)]))
+
+
+def in_groups_of_three(rows: InBlocks) -> Any:
+    labels = bu.ArrayDataSource([np.arange(len(rows) // 3)])
+    return bu.CompositeDataSource([bu.ArrayDataSource([rows]), labels], batch_size=[3, 1])
+
+
+@pytest.mark.parametrize("make", [part_of_split, joined, in_groups_of_three])
+def test_ranks_read_little_more_than_their_part_of_sources_of_sources(make: Any) -> None:
+    alone = read_by_ranks(("blocks", 3), 1, 16, n=64 * 301, window=40, make=make)[0]
+    found, warned = read_by_ranks(("blocks", 3), 8, 16, n=64 * 301, window=40, make=make)
+    assert found <= 1.1 * alone
+    assert alone <= 1.3
+    assert not warned
+
+
+def batches_of(source: Any, size: int, shuffle: Any, **options: Any) -> list[list[int]]:
+    return [x.tolist() for (x,) in source.batch_iterator(size, shuffle, **options)]
+
+
+@pytest.mark.parametrize("groups", [None, 6])
+def test_the_batches_of_all_ranks_are_the_same_in_every_world_that_divides_the_groups(groups: int | None) -> None:
+    """By default the order has a group for each rank."""
+    source = bu.ArrayDataSource([InBlocks(1000, 10, 4)])
+    orders = []
+    for world in (1, 2, 3, 6):
+        shuffle = ("blocks", 3) if groups is None else ("blocks", 3, groups)
+        ranks = [batches_of(source, 8, shuffle, shard=(rank, world), uneven="drop") for rank in range(world)]
+        orders.append([row for step in zip(*ranks, strict=True) for batch in step for row in batch][:960])
+        assert len(set(orders[-1])) == 960
+    assert len(set(map(tuple, orders))) == (1 if groups else 4)
+    in_order = np.concatenate([x for (x,) in source.batch_iterator(8, ("blocks", 3, 6))])
+    by_hand = bu.ArrayDataSource([np.arange(1000)], sampler=bu.BlockShuffleSampler(1000, 10, 1, groups=6, run=8))
+    np.testing.assert_array_equal(in_order, np.concatenate([x for (x,) in by_hand.batch_iterator(5, 3)]))
+
+
+@pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")
+@pytest.mark.parametrize("size", [8, 5])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_other_ranks_go_on_with_the_groups_of_the_state(size: int, repeats: int) -> None:
+    source = bu.ArrayDataSource([InBlocks(1000, 10, 4)], repeats=repeats)
+    ranks = [source.batch_iterator(8, ("blocks", 3), shard=(rank, 8)) for rank in range(8)]
+    begun = [row for _ in range(3) for rank in ranks for row in next(rank)[0].tolist()]
+    state = json.loads(json.dumps(ranks[0].state_dict()))
+    assert "(10, 4, 8, 8)" in state["order"]
+    rest = [batches_of(source, size, ("blocks", 3), shard=(rank, 3), uneven="drop", state=state) for rank in range(3)]
+    gone_on = [row for step in zip(*rest, strict=True) for batch in step for row in batch]
+    by_hand = bu.BlockShuffleSampler(1000, 10, 4, repeats, groups=8, run=8)
+    whole = batches_of(bu.ArrayDataSource([np.arange(1000)], sampler=by_hand), 8, 3)
+    expected = [row for batch in whole for row in batch]
+    assert begun == expected[: len(begun)]
+    assert sorted(begun + gone_on) == sorted(expected[: len(begun) + len(gone_on)])
+    assert len(begun) + len(gone_on) > 1000 * repeats - 3
+    with bu.Loader(source, 8, shuffle=("blocks", 3), pool="serial", shard=(0, 8)) as first:
+        next(iter(first))
+        saved = first.state_dict()
+    with bu.Loader(source, 8, shuffle=("blocks", 3), pool="serial", shard=(0, 2)) as loader:
+        loader.load_state_dict(saved)
+        list(loader)
+        assert "(10, 4, 8, 8)" in loader.state_dict()["batches"]["order"], "all later epochs have them, too"
 
 
 def test_a_loader_draws_a_seed_and_keeps_it_in_its_state() -> None:

@@ -55,7 +55,8 @@ def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     if kind == "stratified":
         return bu.StratifiedSampler(np.arange(n) ** 2 % 5, draw(st.sampled_from([None, rows])), repeats)
     if kind == "blocks":
-        return bu.BlockShuffleSampler(n, draw(st.integers(1, 9)), draw(st.integers(1, 4)), repeats)
+        block, window, groups = draw(st.integers(1, 9)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+        return bu.BlockShuffleSampler(n, block, window, repeats, groups, 2)
     if kind == "interleaved" and n > 1:
         cut = draw(st.integers(1, n - 1))
         return bu.MixtureSampler([cut, n - cut], [2, 1], -1 if repeats == -1 else draw(st.integers(1, 60)))

@@ -189,6 +189,7 @@ FORGED: dict[str, tuple[Callable[[], Any], Any]] = {
 OTHERS = [None, True, False, 0, 1, 2, 4, -1, -4, 29, 31, 40, 94, 95, 96, 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 70, 0.5,
           30.0, "", "3", "30", [], [3], [-1], {}, {"a": 1}, "in order", "seed", "stream", "blocks", "blocks []",
           "blocks [(5, 3)]", "blocks [(0, 3)]", "blocks [(5, 3), (5, 3)]", "old blocks [(5, 3)]",
+          "blocks [(5, 3, 2, 10)]", "blocks [(5, 3, 2)]", "blocks [(5, 3, 1, 1)]", "blocks [(5, 3, 0, 10)]",
           {"iterator": 3, "counted": []}, {"iterator": {"given": 3}, "counted": [[[0], -30]]},
           {"iterator": {"given": 3}, "counted": [[["a"], 30]]}, {"iterator": {"given": 3}, "counted": 3},
           [30, 30, 0, 0], [30, 29, 0, 0], [30, 31, -1, 0], [30, 30, 0, 31], [30.0, 30, 0, 0]]  # fmt: skip

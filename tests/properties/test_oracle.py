@@ -99,13 +99,14 @@ STAGES = st.lists(
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")
 @given(source=graphs() | in_blocks(), seed=st.integers(0, 99), epoch=st.integers(0, 3), drop_last=st.booleans(),
-       stages=STAGES, shuffled=st.sampled_from([True, True, False]))  # fmt: skip
+       stages=STAGES, shuffled=st.sampled_from([True, True, False]), groups=st.integers(1, 6))  # fmt: skip
 def test_any_chain_of_worlds_and_batch_sizes_hands_out_the_epoch_of_one_process(
-    source: Any, seed: int, epoch: int, drop_last: bool, stages: list[tuple[int, int, int, str]], shuffled: bool
+    source: Any, seed: int, epoch: int, drop_last: bool, stages: list[tuple[int, int, int, str]], shuffled: bool,
+    groups: int,
 ) -> None:
     shuffle: Any = seed if shuffled else None
     if any(isinstance(array, Blocks) for node in nodes_of(source) for array in getattr(node, "data", [])):
-        shuffle = ("blocks", seed)
+        shuffle = ("blocks", seed, groups)
     size = stages[0][1]
     try:
         plan = source.plan(size, shuffle, epoch=epoch)

@@ -90,12 +90,58 @@ def test_no_length_is_too_long_for_any_block_and_window(block: int) -> None:
 
 @given(n=st.integers(1, 300), window=st.integers(1, 400))
 def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
-    sampler = BlockShuffleSampler(n, 1, window)
-    slots = np.arange(n)
-    sizes = np.bincount(sampler._windows(slots))
+    windows, starts, ends = BlockShuffleSampler(n, 1, window)._windows(np.arange(n), 0, n, n)
+    sizes = np.bincount(windows)
     assert len(sizes) == -(-n // window)
     assert sizes.max() - sizes.min() <= 1
-    assert sampler._start(np.arange(len(sizes) + 1), n).tolist() == [0, *np.cumsum(sizes).tolist()]
+    bounds = np.array([0, *np.cumsum(sizes)])
+    assert starts.tolist() == bounds[windows].tolist()
+    assert ends.tolist() == bounds[windows + 1].tolist()
+
+
+def groups_of(n: int, groups: int, run: int) -> np.ndarray:
+    """Return the group of each place of an order, counted out one by one."""
+    left = [n // groups + (group < n % groups) for group in range(groups)]
+    order: list[int] = []
+    while min(left) >= run:
+        for group in range(groups):
+            order += [group] * run
+            left[group] -= run
+    for group in range(groups):
+        order += [group] * left[group]
+    return np.array(order)
+
+
+@given(
+    n=st.integers(1, 400), block=st.integers(1, 30), window=st.integers(1, 9), groups=st.integers(1, 70),
+    run=st.integers(1, 20), seed=st.integers(0, 2**64), repeats=st.integers(1, 2),
+)  # fmt: skip
+def test_the_rows_of_groups_come_in_turn_and_each_has_its_own_blocks(
+    n: int, block: int, window: int, groups: int, run: int, seed: int, repeats: int
+) -> None:
+    sampler = BlockShuffleSampler(n, block, window, repeats, groups, run)
+    key = OrderKey(seed, 0)
+    rows = sampler.rows_at(np.arange(n * repeats), key).reshape(repeats, n)
+    shuffled = np.random.default_rng(seed).permutation(n * repeats)
+    assert (sampler.rows_at(shuffled, key) == rows.reshape(-1)[shuffled]).all()
+    for order in rows:
+        assert sorted(order) == list(range(n))
+        if groups > n:
+            continue
+        owners = groups_of(n, groups, run)
+        n_shared = 0
+        for number in range(-(-n // block)):
+            found = np.unique(owners[order // block == number])
+            assert (np.diff(found) == 1).all(), "a block is shared out to neighbouring groups alone"
+            n_shared += len(found) - 1
+        assert n_shared <= groups - 1
+        for group in range(groups):
+            own = order[owners == group]
+            open_blocks = 0
+            for number in np.unique(own // block):
+                places = np.flatnonzero(own // block == number)
+                open_blocks = max(open_blocks, len(np.unique(own[places[0] : places[-1] + 1] // block)))
+            assert open_blocks <= window, "a block is done with when its window is"
 
 
 @given(n=st.integers(2, 60), seed=st.integers(0, 2**64))

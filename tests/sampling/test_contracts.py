@@ -36,6 +36,7 @@ MADE: list[Any] = [
     (lambda: StridedSampler(20, stride=-1, repeats=2), SIZES),
     (lambda: StridedSampler(20, 5, 15, 2, repeats=-1), FEW),
     (lambda: BlockShuffleSampler(103, 10, 3), SIZES),
+    (lambda: BlockShuffleSampler(103, 10, 3, groups=4, run=6), SIZES),
     thorough((lambda: BlockShuffleSampler(60, 5, 4, repeats=2), SIZES)),
     (lambda: BlockShuffleSampler(300, 7, 2, repeats=-1), FEW),
     thorough((lambda: StratifiedSampler(Y), SIZES)),
@@ -83,6 +84,7 @@ def test_every_option_is_told_apart_by_the_fingerprint_by_which_states_are_refus
     other = Y[::-1]
     made = [
         *[BlockShuffleSampler(*options) for options in ((9, 3), (10, 3), (9, 2), (9, 3, 2), (9, 3, 16, 2))],
+        *[BlockShuffleSampler(9, 3, groups=groups, run=run) for groups, run in ((2, 2), (3, 2), (3, 4))],
         *[StridedSampler(*each) for each in ((9, 0), (10, 0), (9, 1), (9, 0, 8), (9, 0, None, 2), (9, 0, None, 1, 2))],
         *[MixtureSampler(*each) for each in (([3, 4],), ([4, 3],), ([3, 4], [2, 1]), ([3, 4], [1, 2]))],
         *[MixtureSampler([3, 4], None, length) for length in (9, -1)],

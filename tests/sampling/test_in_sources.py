@@ -28,6 +28,7 @@ MADE = {
     "balanced": lambda: bu.BalancedBatchSampler(Y, 2),
     "balanced by few": lambda: bu.BalancedBatchSampler(Y, 3, classes_per_batch=4),
     "blocks": lambda: bu.BlockShuffleSampler(N, 16, 3),
+    "blocks of ranks": lambda: bu.BlockShuffleSampler(N, 16, 3, groups=3, run=9),
     "interleaved": lambda: bu.MixtureSampler([150, 50], [2, 1]),
     "interleaved for ever": lambda: bu.MixtureSampler([150, 50], length=-1),
     "every third": lambda: bu.StridedSampler(N, stride=3),

@@ -32,6 +32,8 @@ RNG = np.random.RandomState(1)
         (lambda: BlockShuffleSampler(-1, 3), ArgumentError),
         (lambda: BlockShuffleSampler(10, 0), ArgumentError),
         (lambda: BlockShuffleSampler(10, 3, 0), ArgumentError),
+        (lambda: BlockShuffleSampler(10, 3, groups=0), ArgumentError),
+        (lambda: BlockShuffleSampler(10, 3, groups=2, run=0), ArgumentError),
         (lambda: BlockShuffleSampler(10, 3.0), ArgumentTypeError),  # type: ignore[arg-type]
         (lambda: BlockShuffleSampler(10, 3, repeats=0), ArgumentError),
         (lambda: BlockShuffleSampler(0, 3, repeats=-1), ArgumentError),

@@ -18,7 +18,7 @@ from ...faults.policy import RAISE
 from ...graph.node import Node
 from ...sampling.plans.epoch import BatchPlan, SamplesPlan
 from ...sampling.plans.sharding import Reached
-from ..blocks import order_by, proposed_blocks, saved_blocks
+from ..blocks import nodes_in_blocks, order_by, saved_blocks
 from ..epoch_options import EpochOptions
 from .state import LAST_POSITION, SavedEpoch, digest
 
@@ -34,7 +34,7 @@ def order_of(node: Node, options: EpochOptions, is_stream: bool) -> str:
             "saved or resumed; pass an int seed as shuffle=, or True"
         )
     if options.by_blocks:
-        return order_by(options.order_blocks or proposed_blocks(node))
+        return order_by([order for _, order in nodes_in_blocks(node, options)])
     return "stream" if is_stream else "seed" if options.shuffled else "in order"
 
 

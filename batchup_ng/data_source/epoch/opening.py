@@ -59,8 +59,8 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
         return node.source_plan(options, blocks)
     if not options.by_blocks or not node.is_random_access:
         return batch_plan(node, options)
-    pairs = nodes_in_blocks(node, options.order_blocks) if blocks is None else blocks
-    return batch_plan(node, options, {id(each): pair for each, pair in pairs})
+    orders = nodes_in_blocks(node, options) if blocks is None else blocks
+    return batch_plan(node, options, {id(each): (order, options.batch_size) for each, order in orders})
 
 
 def whole_epoch(node: Node, planner: Callable[[], Node], options: EpochOptions) -> int:
@@ -103,8 +103,8 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             )
         blocks = None
         if options.by_blocks:
-            blocks = nodes_in_blocks(node, options.order_blocks)
-            options = dataclasses.replace(options, order_blocks=tuple([pair for _, pair in blocks]))
+            blocks = nodes_in_blocks(node, options)
+            options = dataclasses.replace(options, order_blocks=tuple([order for _, order in blocks]))
             warn_of_reads(node, options, blocks)
         plan = epoch_plan(node, options, blocks)
         if saved is not None:

@@ -41,8 +41,9 @@ LAST_POSITION = (1 << 63) - 1
 OLD_ORDER = "old "
 """Prefix for an order by blocks of version 2. Its list has the pairs of all nodes, sorted, each once."""
 
-ORDER_BY_BLOCKS = re.compile(r"blocks \[(\([1-9]\d{0,17}, [1-9]\d{0,17}\)(, (?=\()|(?=\])))+\]")
-"""An order by blocks: the block and window of each node that has an order, or one pair if they are all equal."""
+ORDER_BY_BLOCKS = re.compile(r"blocks \[(\(N, N(, N, N)?\)(, (?=\()|(?=\])))+\]".replace("N", r"[1-9]\d{0,17}"))
+"""An order by blocks: the block and window of each node that has an order, and if there are groups, their number and
+the batch size. One of them stands for all if they are equal."""
 
 NO_STATE_OF_STREAM = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
@@ -165,9 +166,9 @@ def _is_stream_state(inner: Any) -> bool:
     return all(is_whole(n, 0, LAST_POSITION // 2) and all(map(is_whole, path)) for path, n in pairs)
 
 
-def blocks_in(order: str) -> list[tuple[int, int]]:
-    """Return the blocks and windows listed in an order by blocks."""
-    return [(int(block), int(window)) for block, window in re.findall(r"\((\d+), (\d+)\)", order)]
+def blocks_in(order: str) -> list[tuple[int, ...]]:
+    """Return the numbers listed in an order by blocks."""
+    return [tuple(map(int, numbers.split(", "))) for numbers in re.findall(r"\(([\d, ]+)\)", order)]
 
 
 def digest(body: Any) -> str:
