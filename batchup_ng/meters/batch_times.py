@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import math
 import threading
@@ -85,11 +86,11 @@ living: weakref.WeakSet[Meter] = weakref.WeakSet()
 class Meter:
     """The times of the batches of a source over a pool.
 
-    Threads that share an iterator add in turn: the runner holds its lock. Any thread may read.
+    Threads that share an iterator add in turn: the runner holds its lock. Any thread may read. `maker` is what makes the
+    batches, such as a pool.
 
     Attributes:
         number: Its number among the meters of this program.
-        name: What makes the batches, in words.
         batches: Number of batches handed out since the first.
         samples: Number of their samples.
         waited: Seconds for which the loop waited for them.
@@ -101,9 +102,9 @@ class Meter:
         pauses: Begin and end of explanations, which are no work of the loop.
     """
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, maker: object = "") -> None:
         self.number = next(_numbers)
-        self.name = name
+        self._maker = maker
         self.batches = self.samples = 0
         self.waited = 0.0
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
@@ -113,6 +114,11 @@ class Meter:
         self.pauses: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
         living.add(self)
+
+    @functools.cached_property
+    def name(self) -> str:
+        """What makes the batches, in words."""
+        return str(self._maker)
 
     def asked(self) -> bool:
         """Note the request for a batch. Return whether to count the finished ones."""

@@ -69,6 +69,7 @@ class ParallelSetup(NamedTuple):
     pool: Pool
     source: Node
     stand_in: Any  # the stand-in for the source in the arguments of a task
+    runs_user_code: bool  # whether the user's code makes the batches
     policy: ErrorPolicy
     timeout: float | None  # seconds that a sample may take
     bound: ByteBound
@@ -148,7 +149,7 @@ class EpochRunner(BufferedRunner):
         self._transport = ""  # of the latest batch
         self._resting = 0  # for how many batches no tasks are submitted
         # On the consumer's own thread as in a plain loop; in worker processes always. Threads ignore it.
-        seeded = (options.shuffled or not pool.own_thread) and source.traits.runs_user_code
+        seeded = (options.shuffled or not pool.own_thread) and setup.runs_user_code
         pad_mask = options.shard.pad_mask and not maps.nodes
         types = None if policy.types is None else pool.shared_constant(policy.types)
         self.meter, self._tuner = setup.meter, setup.tuner

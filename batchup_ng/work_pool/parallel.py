@@ -62,7 +62,6 @@ class PoolNode(RunsEpochs):
 
     def __init__(self, source: Node, pool: Pool, bound: ByteBound, **options: Any) -> None:
         super().__init__()
-        pool.check_open()
         self.source = source
         self.pool = pool
         self.bound = bound
@@ -136,15 +135,18 @@ class ParallelNode(PoolNode):
         timeout: float | None = None,
         measure: bool = True,
     ) -> None:
+        traits = source.traits
         # If all threads make one batch together, the first batch arrives sooner without others.
-        by_all = pool.lends_threads and source.traits.spreads_reads
+        by_all = pool.lends_threads and traits.spreads_reads
         # On the consumer's thread nothing is made ahead.
         bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
         super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
         self.buffer_asked = bound.size
-        self.meter = Meter(repr(pool)) if measure else None
+        self.meter = Meter(pool) if measure else None
         stand_in = pool.shared_constant(source)
-        self.setup = ParallelSetup(pool, source, stand_in, on_error, timeout, bound, [], self.meter)
+        self.setup = ParallelSetup(
+            pool, source, stand_in, traits.runs_user_code, on_error, timeout, bound, [], self.meter
+        )
 
     def hand_out_first(self, ready_made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""

@@ -36,6 +36,7 @@ class PrefetchNode(PoolNode):
     """A node whose batches one background worker makes ahead. The arguments were checked."""
 
     def __init__(self, source: Node, pool: Pool, size: int, buffer_bytes: int | None = None) -> None:
+        pool.check_open()
         super().__init__(source, pool, ByteBound(size, buffer_bytes, first=2))
 
     def checkpointable(self) -> Any:

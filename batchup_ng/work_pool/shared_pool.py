@@ -115,7 +115,8 @@ class PoolShare(AbstractWorkerPool):
         return self._pool.works_here()
 
     def shared_constant(self, x: Any) -> Any:
-        self.check_open()
+        if self._closed:
+            self.check_open()  # raises
         return self._pool.shared_constant(x)
 
     def _own_pool(self, source: Node, stays: bool) -> Pool:

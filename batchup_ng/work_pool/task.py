@@ -230,7 +230,11 @@ class Pool:
         """Return a stand-in for `x` in the arguments of tasks. `x` reaches each worker once.
 
         `x` must not change afterwards. Workers in this process share the object itself.
+
+        Raises:
+            PoolClosed: as for :meth:`submit`.
         """
+        self.check_open()
         return x
 
     def producer(self, source: Node, stays: bool = False) -> Pool:
