@@ -86,8 +86,10 @@ living: weakref.WeakSet[Meter] = weakref.WeakSet()
 class Meter:
     """The times of the batches of a source over a pool.
 
-    Threads that share an iterator add in turn: the runner holds its lock. Any thread may read. `maker` is what makes the
-    batches, such as a pool.
+    Threads that share an iterator add in turn: the runner holds its lock. Any thread may read.
+
+    Args:
+        maker: The pool that makes the batches.
 
     Attributes:
         number: Its number among the meters of this program.

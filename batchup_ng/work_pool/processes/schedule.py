@@ -209,12 +209,16 @@ class Schedule(Generic[W, T]):
         return [] if worker.loading or worker.tasks else self._hand_out(now)
 
     def submit(self, task: T, now: float) -> list[Action[W, T]]:
-        """Add a new task."""
+        """Add a new task. If no other one waits, a worker that has room gets it at once."""
+        others = bool(self._waiting.flows)
+        given = None if others else self._given(task, now)
+        if given is not None:
+            return given
         if task.how.urgent:
             self._waiting.put_urgent(task)
         else:
             self._waiting.put(task, task.how.flow_id)
-        return self._hand_out(now)
+        return self._hand_out(now) if others else []
 
     def result(self, worker: W, task: T, now: float) -> list[Action[W, T]]:
         """Record that a worker has finished a task."""
@@ -285,22 +289,31 @@ class Schedule(Generic[W, T]):
     # -- how it is done ------------------------------------------------------------------------------------------
 
     def _hand_out(self, now: float) -> list[Action[W, T]]:
-        """Give waiting tasks to workers that have room, the least busy first."""
+        """Give waiting tasks to workers that have room."""
         actions: list[Action[W, T]] = []
-        while self._waiting:
-            task = self._waiting.peek()
-            exclusive = task.how.exclusive or task.deaths >= MAX_DEATHS - 1
-            worker = self._worker_for(exclusive, task.how.flow_id)
-            if worker is None:
+        while self._waiting.flows:
+            given = self._given(self._waiting.peek(), now)
+            if given is None:
                 break
             self._waiting.take()
-            if task.finished or not task.begin():
-                continue
-            worker.tasks.append(task)
-            worker.reserved = exclusive
-            self._note_begun(worker, now)
-            actions.append(Send(worker, task))
+            actions += given
         return actions
+
+    def _given(self, task: T, now: float) -> list[Action[W, T]] | None:
+        """Give a task to the least busy worker that has room. Return None if none has.
+
+        The list is empty if the result is not wanted any more.
+        """
+        exclusive = task.how.exclusive or task.deaths >= MAX_DEATHS - 1
+        worker = self._worker_for(exclusive, task.how.flow_id)
+        if worker is None:
+            return None
+        if task.finished or not task.begin():
+            return []
+        worker.tasks.append(task)
+        worker.reserved = exclusive
+        self._note_begun(worker, now)
+        return [Send(worker, task)]
 
     def _worker_for(self, exclusive: bool, flow_id: int) -> W | None:
         # While workers start, or if tasks are slow, a task goes only to a worker with a free thread. It does not wait
