@@ -113,8 +113,8 @@ class Dispatcher:
     def _try_submit(self, future: ProcessFuture) -> bool:
         """Submit a task. Return False if no worker could be kept alive and the workers must be started again."""
         with InterruptsHeld(), self._lock:
-            self.check_open()
             if not self._turn.open or self._schedule.broken:
+                self.check_open()
                 return False
             if not future.finished:
                 self._do(self._schedule.submit(future, time.monotonic()))

@@ -43,11 +43,13 @@ class ProcessFuture(TaskFuture):
 
     __slots__ = ("_claimed", "_serve", "_wake", "deaths", "encoded", "finished", "how", "number", "unwanted")
 
-    def __init__(self, number: int, how: Submission, serve: Serve, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, number: int, how: Submission, encoded: Encoded, serve: Serve, wake: Callable[[], None]
+    ) -> None:
         super().__init__()
         self.number = number
         self.how = how
-        self.encoded = NO_CALL
+        self.encoded = encoded
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
         self._serve = serve
@@ -182,14 +184,16 @@ def decoded_batch(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
 
 def future_of(number: int, call: Call, how: Submission, serve: Serve, wake: Callable[[], None]) -> ProcessFuture:
     """Pickle a task on the caller's thread and return its future, which has failed already if it cannot be pickled."""
-    future = ProcessFuture(number, how, serve, wake)
+    sent, failure = NO_CALL, None
     try:
-        future.encoded = encoded(call)
+        sent = encoded(call)
     except Exception as error:
         raise_if_of_signal_handler(error)
         named = culprit(f"task {function_name(call[0])}", referred(call), can_travel)
         hint = remedy(error)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}{hint and '; '}{hint}")
         failure.__cause__ = error
+    future = ProcessFuture(number, how, sent, serve, wake)
+    if failure is not None:
         future.fail(failure)
     return future

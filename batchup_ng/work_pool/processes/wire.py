@@ -63,13 +63,14 @@ class WorkerHandle(ScheduledWorker[ProcessFuture]):
     def send(self, future: ProcessFuture, copies: SharedCopies | None) -> None:
         """Queue a task. First queue the constants that it needs and this worker does not have."""
         kind, pickled, buffers, constants = future.encoded
+        room = 0
         for constant in constants:
+            room = max(room, constant.slot_bytes)
             if constant.number not in self.constants:
                 self._add(constant, copies)
                 self.loads(future)
         # No slot before the first result, which says how large it must be. Taken late, to use few slots. The slot that
         # was freed last comes first, because it is in the CPU's caches.
-        room = max([constant.slot_bytes for constant in constants], default=0)
         slot = self._slots.take(room) if room and self._slots is not None else None
         placed = [] if slot is None else [Placed(slot.offset, slot.bytes.nbytes)]
         self.sent[future.number] = future, slot

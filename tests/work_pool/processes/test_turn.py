@@ -29,7 +29,7 @@ from batchup_ng.work_pool import task
 from batchup_ng.work_pool.processes import future as futures
 from batchup_ng.work_pool.processes import turn as turns
 from batchup_ng.work_pool.processes.dispatcher import Dispatcher
-from batchup_ng.work_pool.processes.future import REST_SECONDS, ProcessFuture
+from batchup_ng.work_pool.processes.future import NO_CALL, REST_SECONDS, ProcessFuture
 from batchup_ng.work_pool.processes.turn import Turn
 from tests.extent import quick
 from tests.work_pool.processes.serialization_helpers import one, wait_until
@@ -137,7 +137,7 @@ class Pool:
     # -- what happens ------------------------------------------------------------------------------------------
 
     def submit(self) -> ProcessFuture:
-        made = ProcessFuture(next(self.numbers), task.ONCE, self.turn.serve, self.turn._wake)
+        made = ProcessFuture(next(self.numbers), task.ONCE, NO_CALL, self.turn.serve, self.turn._wake)
         self.under_way.append(made)
         return made
 
