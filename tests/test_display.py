@@ -161,5 +161,5 @@ def test_tab_completes_what_users_call() -> None:
             names = {name for name in dir(source) if not name.startswith("_")}
             assert {"map", "take", "filter", "with_index", "batch_iterator", "batch_map_mean", "num_samples",
                     "samples_by_indices", "samples_by_indices_nomapping", "batch_indices_iterator"} < names  # fmt: skip
-            assert not names & {"read", "row_plan", "rows_at", "stream", "source_plan", "checkpointable"}
+            assert not names & {"read", "row_plan", "rows_at", "stream", "checkpointable"}
             assert source.fingerprint()

@@ -7,7 +7,6 @@ the rows and the key of each batch.
 from __future__ import annotations
 
 import copy
-import math
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..data_source.blocks import BlocksOfNodes
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.opening import RunsEpochs, epoch_plan
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.runner import Runner
-from ..data_source.epoch_options import EpochOptions
 from ..data_source.looking import key_in_order, read_in_order
 from ..data_source.planned import PlannedDataSource
 from ..data_source.reader_facts import class_names, report
@@ -31,13 +28,9 @@ from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
 from ..graph.node import Classes, Node, Notes, Traits, combined, numbered_length, samples_in_words
-from ..graph.rows import listed_plan
-from ..graph.user import UserNode
 from ..meters.batch_times import Meter
-from ..randomness import OrderKey
-from ..sampling.plans.drawn import ANY_ORDER, listed_epoch
-from ..sampling.plans.epoch import BatchesPlan, BatchPlan, PlannedBatch
-from ..sampling.plans.listed import ListedPlan
+from ..sampling.plans.drawn import ANY_ORDER
+from ..sampling.plans.epoch import PlannedBatch
 from .consumer_maps import ConsumerMaps
 from .epoch_runner import EpochRunner, ParallelSetup
 from .prefetch_buffer import ByteBound
@@ -107,7 +100,7 @@ class PoolNode(RunsEpochs):
 
     def stream(self, options: Any, path: tuple[int, ...]) -> Iterator[Any]:
         options = options.opened() if self.has_plan else options
-        epoch = Epoch(self, options, options, self.source_plan(options) if self.has_plan else None)
+        epoch = Epoch(self, options, options, epoch_plan(self, options) if self.has_plan else None)
         with BatchIterator(epoch, self.start(epoch, path=path)) as iterator:
             yield from iterator
 
@@ -151,20 +144,6 @@ class ParallelNode(PoolNode):
     def hand_out_first(self, ready_made: list[tuple[PlannedBatch, Any]]) -> None:
         """Let the next epoch that begins hand out batches that are already made, if it plans the same batches."""
         self.setup.ready_made[:] = ready_made
-
-    def source_plan(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
-        source = self.source
-        if not isinstance(source, UserNode):
-            return epoch_plan(source, options, blocks)
-        size, drop_last, lister = options.batch_size, options.drop_last, source.source.batch_indices_iterator
-
-        def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
-            # A source with only BatchUp's methods may list another number of rows in another order.
-            endless = math.inf if source.num_samples() == math.inf else None
-            return listed_plan(lister, size, key and key.random_state("rng"), drop_last, endless)
-
-        rows = listed_epoch(row_plan, size, options.order_key(), drop_last, source.num_samples())
-        return BatchesPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
     def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         maps = ConsumerMaps(self.maps, epoch.options.shard.pad_mask)

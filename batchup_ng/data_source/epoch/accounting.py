@@ -21,8 +21,8 @@ Counts = tuple[int, int, int, int, int]
 """The progress of an epoch: the number of recorded batches (handed out, or lost as a whole), then the numbers of their
 samples that were planned, delivered, left out because they could not be made, and delivered in place of others."""
 
-TRANSPORTS = ("slots", "socket", "store", "message", "memory")
-"""The ways by which a batch reaches the consumer."""
+NO_TRANSPORTS = dict.fromkeys(("slots", "socket", "store", "message", "memory"), 0)
+"""The number of batches by each way to the consumer, before the first."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -36,7 +36,7 @@ class Accounting:
     errors: list[Any] = dataclasses.field(default_factory=list)  # one for each sample that failed or was replaced
     retried: int = 0  # batches that failed at first and succeeded at a later attempt
     retries: list[Any] = dataclasses.field(default_factory=list)  # the errors of the first MAX_LISTED of them
-    transports: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(TRANSPORTS, 0))
+    transports: dict[str, int] = dataclasses.field(default_factory=NO_TRANSPORTS.copy)
     arrays: str = ""  # transport of the source's arrays to the workers: see BatchIterator.stats
     failed_before: int = 0  # samples that failed or were replaced before the state was saved: not in `errors`
     gap: bool = False  # whether a batch before the last may be lost

@@ -136,7 +136,7 @@ def one_epoch(node: Node, options: EpochOptions, state: Any) -> BatchIterator:
 def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: Any) -> Epochs:
     """Return an iterator of `n` epochs, of which `options` describe the first."""
     saved = None if state is None else from_state(state)
-    if has_plan(node):  # one seed for all epochs
+    if options.generator is not None and has_plan(node):  # one seed for all epochs
         options = options.opened(None if saved is None else saved.seed)
     end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
     first = options.epoch if saved is None else saved.epoch

@@ -15,7 +15,12 @@ from typing import Any
 
 from ...errors import ArgumentError, ArgumentTypeError, StateError
 from ...graph.node import Node, batch_plan
-from ...sampling.plans.epoch import BatchPlan
+from ...graph.rows import listed_plan
+from ...graph.user import UserNode
+from ...randomness import OrderKey
+from ...sampling.plans.drawn import listed_epoch
+from ...sampling.plans.epoch import BatchesPlan, BatchPlan
+from ...sampling.plans.listed import ListedPlan
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
@@ -26,16 +31,18 @@ from .state import NO_STATE_OF_STREAM, from_state
 
 
 class RunsEpochs(Node):
-    """A node whose epochs a pool runs, instead of the consumer's thread."""
+    """A node whose epochs a pool runs, instead of the consumer's thread.
+
+    Attributes:
+        source: The node below the pool, which plans the epochs.
+    """
+
+    source: Node
 
     @property
     def has_plan(self) -> bool:
         """Whether its epochs have a plan. Otherwise it only streams."""
         return False
-
-    def source_plan(self, options: EpochOptions, blocks: BlocksOfNodes | None = None) -> BatchPlan:
-        """Return the plan of the epoch that `options` describe, from the source below the pool."""
-        raise self.no_random_access("plan")
 
     def start(self, epoch: Epoch, earlier: weakref.ref[Any] | None = None, path: tuple[int, ...] = ()) -> Runner:
         """Start the runner of an epoch. It shares the buffer of a pool with the iterator `earlier`.
@@ -56,11 +63,28 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
     For an order by blocks, it uses `blocks` if they are given.
     """
     if isinstance(node, RunsEpochs):
-        return node.source_plan(options, blocks)
+        if not node.has_plan:
+            raise node.no_random_access("plan")
+        node = node.source
+        if isinstance(node, UserNode):
+            return _plan_of_user(node, options)
     if not options.by_blocks or not node.is_random_access:
         return batch_plan(node, options)
     orders = nodes_in_blocks(node, options) if blocks is None else blocks
     return batch_plan(node, options, {id(each): (order, options.batch_size) for each, order in orders})
+
+
+def _plan_of_user(node: UserNode, options: EpochOptions) -> BatchPlan:
+    """Return the plan of an epoch of a source with only BatchUp's methods, whose batches a pool makes."""
+    size, drop_last, lister = options.batch_size, options.drop_last, node.source.batch_indices_iterator
+
+    def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
+        # The source may list another number of rows in another order.
+        endless = math.inf if node.num_samples() == math.inf else None
+        return listed_plan(lister, size, key and key.random_state("rng"), drop_last, endless)
+
+    rows = listed_epoch(row_plan, size, options.order_key(), drop_last, node.num_samples())
+    return BatchesPlan(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
 
 
 def whole_epoch(node: Node, planner: Callable[[], Node], options: EpochOptions) -> int:
@@ -91,7 +115,9 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
         if state is not None and (node.checkpointable() is None or asked.drop_last):
             raise StateError(NO_STATE_OF_STREAM)
     saved, plan = None if state is None else from_state(state), None
-    options = asked if is_stream else asked.opened(None if saved is None else saved.seed)
+    options = asked
+    if asked.generator is not None and not is_stream:
+        options = asked.opened(None if saved is None else saved.seed)
     if saved is not None:
         options = resumed(node, options, saved, is_stream)
     if is_stream:
