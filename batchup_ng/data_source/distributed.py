@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..sampling.plans.sharding import UNEVEN_OPTIONS, Shard
+from ..sampling.plans.epoch import UNEVEN_OPTIONS, Shard
 
 LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE"),

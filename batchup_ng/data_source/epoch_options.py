@@ -16,7 +16,7 @@ from ..private_apis import GLOBAL_RNG
 from ..randomness import OrderKey, numpy_rng
 from ..sampling.block_shuffle import OrderBlocks
 from ..sampling.plans.drawn import DrawnKey
-from ..sampling.plans.sharding import ALONE, START, Reached, Shard
+from ..sampling.plans.epoch import ALONE, START, Reached, Shard
 from .distributed import shard_of
 
 SHUFFLE_BLOCKS = "blocks"

@@ -126,7 +126,7 @@ class PlannedDataSource(AbstractDataSource):
                 batches, and batch k of rank r is batch k·world + r of all. ``"auto"`` reads the environment that
                 torchrun, JAX, MPI or SLURM set.
             uneven: ``"pad"``, ``"drop"`` or ``"error"``: what to do if the samples at the end cannot be divided evenly;
-                see :class:`~batchup_ng.sampling.plans.sharding.Shard`.
+                see :class:`~batchup_ng.sampling.plans.epoch.Shard`.
             pad_mask: Whether each batch ends with an array, ``(n,) bool``, that is False where a sample only pads; in a
                 dict it is the column ``"pad_mask"``. The n samples are the planned ones, even if maps return more or
                 fewer, without those that ``on_error="skip"`` left out.

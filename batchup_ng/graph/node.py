@@ -22,9 +22,8 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import BufferPool, Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey, listed_epoch
-from ..sampling.plans.epoch import BatchesPlan, BatchPlan, SamplesPlan
+from ..sampling.plans.epoch import BatchesPlan, BatchPlan, Reached, SamplesPlan, Shard
 from ..sampling.plans.rows import RowPlan
-from ..sampling.plans.sharding import Reached, Shard
 
 NEEDS_NUMBERS = (
     "cannot be indexed, nor have concat, filter, mix, sample, split, subset, with_column of an array, with_index or zip"

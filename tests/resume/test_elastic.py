@@ -16,7 +16,7 @@ import batchup_ng as bu
 from batchup_ng import batch as batches
 from batchup_ng.data_source.epoch.opening import epoch_plan
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.sampling.plans.sharding import Reached
+from batchup_ng.sampling.plans.epoch import Reached
 from batchup_ng.testing.sources import assert_same_batches
 from tests.messages import raises
 

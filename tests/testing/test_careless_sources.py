@@ -14,7 +14,7 @@ from batchup_ng.data_source import planned
 from batchup_ng.data_source.epoch import opening
 from batchup_ng.data_source.epoch_options import EpochOptions
 from batchup_ng.errors import NotReproducible
-from batchup_ng.sampling.plans.sharding import ALONE, START
+from batchup_ng.sampling.plans.epoch import ALONE, START
 from batchup_ng.testing import assert_reproducible
 from tests.messages import raises
 

@@ -16,8 +16,7 @@ from ...error_context import raise_if_of_signal_handler, unless_of_signal_handle
 from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...graph.node import Node
-from ...sampling.plans.epoch import BatchPlan, SamplesPlan
-from ...sampling.plans.sharding import Reached
+from ...sampling.plans.epoch import BatchPlan, Reached, SamplesPlan
 from ..blocks import nodes_in_blocks, order_by, saved_blocks
 from ..epoch_options import EpochOptions
 from .state import LAST_POSITION, SavedEpoch, digest

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...errors import ArgumentTypeError, StateError
 from ...graph.node import Node
-from ...sampling.plans.epoch import BatchPlan, PlannedBatch
-from ...sampling.plans.sharding import START, Reached
+from ...sampling.plans.epoch import START, BatchPlan, PlannedBatch, Reached
 from ..epoch_options import EpochOptions
 from .accounting import Accounting
 from .checkpoint import identity, order_of
