@@ -25,7 +25,6 @@ from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, LoaderIterator, mapped
 from .data_source.epoch.opening import epoch_plan, prepare, start, whole_epoch
 from .data_source.epoch.prepared import Epoch
-from .data_source.epoch.shared_by_views import CLOSED_POOL_KIND, SharedByViews, end
 from .data_source.epoch.state import loader_state
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
@@ -44,7 +43,16 @@ from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch
-from .work_pool.loader_pool import checked_kind, checked_options, joined_settings, pool_node, settings
+from .work_pool.loader_pool import (
+    CLOSED_POOL_KIND,
+    SharedByViews,
+    checked_kind,
+    checked_options,
+    end,
+    joined_settings,
+    pool_node,
+    settings,
+)
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
 
 if TYPE_CHECKING:
@@ -181,7 +189,8 @@ class Loader:
                     if shared.inner is not None and number <= shared.inner.epoch:
                         shared.series = None  # the epoch ended before its first batch, and is to begin again
                     if shared.series is None:
-                        shared.series = series_of_epochs(self._pool_node(), self._options_of(number), None, state)
+                        options = self._options_of(number)
+                        shared.series = series_of_epochs(self._pool_node(), options, None, state)
                     shared.inner = None
                     shared.next, shared.pending = number, state
                     shared.inner = next(shared.series)

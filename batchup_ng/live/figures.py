@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 from .._version import __version__
-from ..data_source.epoch.shared_by_views import SharedByViews, living
 from ..error_context import unless_of_signal_handler
 from ..graph.node import samples_in_words
 from ..memory.budget import BUDGET
 from ..meters import batch_times
 from ..meters.batch_times import BatchTimes, Meter, metrics, values_of
+from ..work_pool.loader_pool import SharedByViews, living
 
 RECENT = 5.0
 """Seconds before the latest batch of a loader from which its recent figures come. A longer step counts whole."""
