@@ -42,7 +42,7 @@ from .graph.user import UserNode
 from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
-from .sampling.plans.epoch import PlannedBatch
+from .sampling.plans.epoch import PlannedBatch, SamplesPlan
 from .work_pool.loader_pool import (
     CLOSED_POOL_KIND,
     SharedByViews,
@@ -190,7 +190,8 @@ class Loader:
                         shared.series = None  # the epoch ended before its first batch, and is to begin again
                     if shared.series is None:
                         options = self._options_of(number)
-                        shared.series = series_of_epochs(self._pool_node(), options, None, state)
+                        begin, shared.prepared = shared.prepared or state, None
+                        shared.series = series_of_epochs(self._pool_node(), options, None, begin)
                     shared.inner = None
                     shared.next, shared.pending = number, state
                     shared.inner = next(shared.series)
@@ -350,19 +351,21 @@ class Loader:
         shared, before = self._shared, (self._shared.options, self._shared.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
-        order_blocks = None
+        order_blocks = begin = None
         try:
             if self._seed_drawn:
                 shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
                 shared.checked = None if shared.checked is None else epoch_options(**shared.options)
             if epoch_state is not None:
-                prepared = prepare(self._with_plan(), self._options_of(number), epoch_state)
-                if prepared.at_its_end:
-                    number += 1
-                if prepared.at_its_start or prepared.at_its_end:
-                    epoch_state = None
+                options = self._options_of(number)
+                prepared = prepare(self._with_plan(), options, epoch_state)
+                at_end = prepared.at_its_end
+                if at_end or prepared.at_its_start:
+                    number, epoch_state = number + at_end, None
+                elif isinstance(prepared.plan, SamplesPlan):  # a pure function, which may be used again
+                    begin = prepared
                 order_blocks = prepared.options.order_blocks  # also between epochs: all later epochs use these blocks
-            left = shared.move_to(number, epoch_state, order_blocks)
+            left = shared.move_to(number, epoch_state, order_blocks, begin)
         except BaseException:
             shared.options, shared.checked = before
             raise
@@ -424,7 +427,7 @@ class Loader:
         shared.next, shared.pending = shared.upcoming()
         if under_way is not None:
             with contextlib.suppress(StateError):  # it has no state
-                shared.next, shared.pending = int(under_way.epoch), under_way.state_dict()
+                shared.next, shared.pending, shared.prepared = int(under_way.epoch), under_way.state_dict(), None
         if shared.iterator is not None:
             shared.closed_report = self.stats(), self.errors
         for iterator in (shared.iterator, *shared.beside):

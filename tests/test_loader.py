@@ -479,6 +479,36 @@ def test_a_state_between_epochs_belongs_to_its_source_and_order(loader: bu.Loade
             drawn.state_dict()
 
 
+class Counting(bu.StandardSampler):
+    """A sampler that counts the plans that it made."""
+
+    plans = 0
+
+    def row_plan(self, *arguments: Any) -> Any:
+        self.plans += 1
+        return super().row_plan(*arguments)
+
+
+def test_a_resume_plans_its_epoch_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = bu.ArrayDataSource([X], sampler=Counting(len(X)))
+    with bu.Loader(source, 4, shuffle=7, pool="serial", shard="auto") as loader:
+        order = numbers(loader)
+        loader.set_epoch(0)
+        next(iter(loader))
+        state = loader.state_dict()
+    with bu.Loader(source, 4, shuffle=7, pool="serial", shard="auto") as other:
+        source.node.sampler.plans = 0
+        other.load_state_dict(state)
+        with pickle.loads(pickle.dumps(other)) as copied:
+            batches = iter(other)
+            assert source.node.sampler.plans == 1
+            assert numbers(batches) == order[4:] == numbers(copied)
+        other.load_state_dict(state)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", "1")  # the plan from before is of another world
+        assert numbers(other) == numbers(source.batch_iterator(4, 7, shard=(1, 2), state=state["batches"]))
+
+
 @pytest.mark.parametrize("shard", [None, (0, 3), (2, 3)])
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 20, 100])
 def test_a_state_from_before_the_first_batch_of_another_size_or_world_goes_on(size: int, shard: Any) -> None:

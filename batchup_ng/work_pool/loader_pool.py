@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 from .. import log, validation, work_pool
 from ..data_source.epoch.epochs import Epochs
 from ..data_source.epoch.iterator import BatchIterator
+from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
-from ..graph.node import samples_in_words
+from ..graph.node import Node, samples_in_words
 from ..memory.budget import BUDGET
 from ..meters.batch_times import values_of
 from ..sampling.plans.epoch import BatchPlan
@@ -57,6 +58,10 @@ CLOSED_POOL_KIND = "closed"
 """The kind of the pool of a closed loader."""
 
 
+NOT_PICKLED = ("lock", "beside", "prepared")
+"""Attributes of :class:`SharedByViews` that a pickle leaves out."""
+
+
 class PoolOptions(NamedTuple):
     """The options of a loader for its pool, checked."""
 
@@ -87,6 +92,7 @@ class SharedByViews:
     last_settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a closed loader
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
+    prepared: Epoch | None = None  # the epoch of `pending`, until it begins, if it was prepared
     order_blocks: Any = None  # the blocks of the loaded state
     closed_report: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
     warned: set[str] = dataclasses.field(default_factory=set)  # the kinds of warnings that were given
@@ -111,10 +117,10 @@ class SharedByViews:
             return self.inner.epoch + 1, None
         return self.next, self.pending
 
-    def move_to(self, number: int, pending: Any, order_blocks: Any) -> tuple[Any, Any]:
+    def move_to(self, number: int, pending: Any, order_blocks: Any, prepared: Epoch | None = None) -> tuple[Any, Any]:
         """Let epoch `number` come next, with `order_blocks`. Return the iterator and series to end."""
         left = self.iterator, self.series
-        self.next, self.pending, self.order_blocks = number, pending, order_blocks
+        self.next, self.pending, self.prepared, self.order_blocks = number, pending, prepared, order_blocks
         self.iterator = self.inner = self.series = self.plan = None
         return left
 
@@ -152,10 +158,10 @@ class SharedByViews:
         return words
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "beside")}
+        return {name: value for name, value in vars(self).items() if name not in NOT_PICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, lock=threading.RLock(), beside=weakref.WeakSet())
+        vars(self).update(state, lock=threading.RLock(), beside=weakref.WeakSet(), prepared=None)
         _of_this_process.add(self)
 
 
@@ -296,13 +302,14 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
             if shared.lender._shared.kind == CLOSED_POOL_KIND:
                 raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
             shared.pool = shared.lender._pool_node().pool
+        source: Node = shared.source.node
         if shared.pool is None:
-            workers: Any = options.workers if shared.source.is_random_access else 1
+            workers: Any = options.workers if source.is_random_access else 1
             # Before anything is known: a worker for each CPU but one, which the loop has.
             first = min(max(1, worker_count(None) - 1), options.buffer) if workers == AUTO else workers
             shared.pool, shared.used_kind = pool_of_loader(kind, first, shared.why), kind
         if shared.pool_node is None:
-            source, pool, buffer = shared.source.node, shared.pool, options.buffer
+            pool, buffer = shared.pool, options.buffer
             if source.is_random_access:
                 node = shared.pool_node = ParallelNode(
                     source, pool, buffer, buffer_bytes=options.buffer_bytes, on_error=options.on_error,

@@ -134,8 +134,11 @@ def one_epoch(node: Node, options: EpochOptions, state: Any) -> BatchIterator:
 
 
 def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: Any) -> Epochs:
-    """Return an iterator of `n` epochs, of which `options` describe the first."""
-    saved = None if state is None else from_state(state)
+    """Return an iterator of `n` epochs, of which `options` describe the first.
+
+    `state` is a state, None, or an epoch that was prepared from a state.
+    """
+    saved = state.saved if isinstance(state, Epoch) else None if state is None else from_state(state)
     if options.generator is not None and has_plan(node):  # one seed for all epochs
         options = options.opened(None if saved is None else saved.seed)
     end = math.inf if n is None else options.epoch + validation.not_negative("n", n)
@@ -145,7 +148,7 @@ def series_of_epochs(node: Node, options: EpochOptions, n: int | None, state: An
             f"this state is of epoch {first}, and these are the epochs from {options.epoch} to {end} (excluded); n "
             f"counts from start_epoch, not from the state"
         )
-    return Epochs(node, options, (first, end), saved)
+    return Epochs(node, options, (first, end), state if isinstance(state, Epoch) else saved)
 
 
 def _warn_of_repeats(epoch: Epoch) -> None:

@@ -105,10 +105,17 @@ def whole_epoch(node: Node, planner: Callable[[], Node], options: EpochOptions) 
 def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
+    An :class:`Epoch` that was prepared from a state stands for that state. If it was prepared for the same options,
+    its plan is taken.
+
     Raises:
         ArgumentError: a stream, or a source with a lazy filter, does not support an option.
         StateError: the state is damaged, or belongs to another source, order, seed or epoch.
     """
+    if isinstance(state, Epoch):
+        if state.asked == asked:
+            return _begun_from(Epoch(node, asked, state.options, state.plan, state.saved))
+        state = state.saved
     is_stream = not has_plan(node)
     if is_stream:
         check_stream_options(node, asked)
@@ -135,7 +142,12 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
         plan = epoch_plan(node, options, blocks)
         if saved is not None:
             check_reached(plan, options, saved)
-    epoch = Epoch(node, asked, options, plan, saved)
+    return _begun_from(Epoch(node, asked, options, plan, saved))
+
+
+def _begun_from(epoch: Epoch) -> Epoch:
+    """Let the accounting of an epoch start from its state, if it has one."""
+    saved, plan = epoch.saved, epoch.plan
     if saved is not None:
         epoch.accounting.carry(saved.batches if plan is None else plan.first, saved.counts)
     return epoch
