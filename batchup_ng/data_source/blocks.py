@@ -107,10 +107,10 @@ def warn_of_reads(root: Node, options: EpochOptions, blocks: BlocksOfNodes) -> N
     world, size = options.shard.world, options.batch_size
     times = max(times_read(order, size, world, node.num_samples()) for node, order in blocks)
     crowded = [
-        (node.rows_kept(), mixed)
+        (kept, mixed)
         for owner, order in blocks
         for node in nodes_of(owner)
-        if node.rows_kept() < (mixed := order.block * order.window * groups_of_rank(order, size, world))
+        if (kept := node.rows_kept()) < (mixed := order.block * order.window * groups_of_rank(order, size, world))
     ]
     if times > MAX_READS_OF_A_BLOCK or crowded:
         root.notes.warned.add(WARNED_OF_READS)

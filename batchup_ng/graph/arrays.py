@@ -160,22 +160,20 @@ class ArraysNode(RowsNode):
         return made
 
     def natural_blocks(self) -> tuple[int, int] | None:
-        found = [_stored(array) for array in self.data]
-        proposed = [
-            (a.natural_block, getattr(a, "natural_window", DEFAULT_WINDOW_BLOCKS))
-            for a in found
-            if hasattr(a, "natural_block")
-        ]
-        blocks = [(positive_int("natural_block", block), positive_int("natural_window", n)) for block, n in proposed]
-        n = len(self.data[0])
+        n, blocks = len(self.data[0]), []
+        for array in map(_stored, self.data):
+            block = getattr(array, "natural_block", None)
+            if block is not None:
+                window = getattr(array, "natural_window", DEFAULT_WINDOW_BLOCKS)
+                blocks.append((positive_int("natural_block", block), positive_int("natural_window", window)))
         # Blocks of one row do not restrict the order, nor does an array that fits into one window.
         blocks = [(block, window) for block, window in blocks if block > 1] or blocks
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 
     def rows_kept(self) -> float:
-        found = [_stored(array) for array in self.data]
-        kept = [array.rows_kept for array in found if hasattr(array, "rows_kept")]
-        return min([n for n in kept if n < len(self.data[0])], default=math.inf)
+        n = len(self.data[0])
+        kept = [getattr(_stored(array), "rows_kept", math.inf) for array in self.data]
+        return min([rows for rows in kept if rows < n], default=math.inf)
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]

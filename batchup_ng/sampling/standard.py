@@ -13,7 +13,7 @@ from ..randomness import OrderKey
 from .base import AbstractSampler, RandomAccessSampler, array_fingerprint, given_array, whole_numbers
 from .plans.drawn import DrawnKey
 from .plans.permutation import check_length, keyed_permutation
-from .plans.rows import RowPlan
+from .plans.rows import RowPlan, SamplerPlan
 
 REPEATS_IN_BLOCK = 64
 """The most repeats that a block of positions reaches into: each has an order of its own, some 0.1 ms to set up."""
@@ -81,7 +81,7 @@ class StandardSampler(RepeatedSampler):
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if isinstance(key, DrawnKey):
             return AbstractSampler.row_plan(self, batch_size, key, drop_last)
-        return super().row_plan(batch_size, key, drop_last)
+        return SamplerPlan(self, batch_size, key, drop_last)
 
     def _drawn_order(self, shuffle_rng: Any) -> np.ndarray:
         """Return all rows in an order drawn from `shuffle_rng`, as BatchUp drew it."""

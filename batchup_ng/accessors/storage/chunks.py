@@ -227,6 +227,13 @@ class ChunkedArray(StoredArray):
 class EvenChunks(ChunkedArray):
     """Rows of one file in chunks of one length; the last chunk may have fewer rows."""
 
+    _chunk_rows: int
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk; for data without chunks, the rows that are worth reading in one go."""
+        return self._chunk_rows
+
     def _located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.divmod(rows, self.chunk_rows)
 

@@ -127,11 +127,6 @@ class Hdf5Rows(_DataSet, EvenChunks):
         differs = Hdf5Columns([path], names)._handle()
         return of_one_length(path, {name: (Hdf5Values if differs[name] else cls)(path, name) for name in differs})
 
-    @property
-    def chunk_rows(self) -> int:
-        """Rows of a chunk; for data without chunks, the rows that are worth reading in one go."""
-        return self._chunk_rows
-
     def _open(self, path: str) -> _ByLibrary | _ByMap:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(self._file(path))

@@ -89,11 +89,6 @@ class ZarrRows(EvenChunks):
             store.close()
         return of_one_length(path, {name: cls(path, name, cache=cache) for name in names})
 
-    @property
-    def chunk_rows(self) -> int:
-        """Rows of a chunk; the last chunk may have fewer."""
-        return self._chunk_rows
-
     def _root(self, path: str | os.PathLike[str]) -> Any:
         """Begin with the root of the store, an array or a group, and return it."""
         self.path, self.array = self._known(os.fspath(path)), ""

@@ -68,10 +68,10 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
         node = node.source
         if isinstance(node, UserNode):
             return _plan_of_user(node, options)
-    if not options.by_blocks or not node.is_random_access:
-        return batch_plan(node, options)
-    orders = nodes_in_blocks(node, options) if blocks is None else blocks
-    return batch_plan(node, options, {id(each): (order, options.batch_size) for each, order in orders})
+    if blocks is None and options.by_blocks and node.is_random_access:
+        blocks = nodes_in_blocks(node, options)
+    orders = None if blocks is None else {id(each): (order, options.batch_size) for each, order in blocks}
+    return batch_plan(node, options, orders)
 
 
 def _plan_of_user(node: UserNode, options: EpochOptions) -> BatchPlan:
@@ -136,7 +136,8 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             )
         blocks = None
         if options.by_blocks:
-            blocks = nodes_in_blocks(node, options)
+            planner = node.source if isinstance(node, RunsEpochs) else node
+            blocks = nodes_in_blocks(planner, options)
             options = dataclasses.replace(options, order_blocks=tuple([order for _, order in blocks]))
             warn_of_reads(node, options, blocks)
         plan = epoch_plan(node, options, blocks)
