@@ -189,9 +189,9 @@ class Loader:
                     if shared.inner is not None and number <= shared.inner.epoch:
                         shared.series = None  # the epoch ended before its first batch, and is to begin again
                     if shared.series is None:
-                        options = self._options_of(number)
+                        options, node = self._options_of(number), self._pool_node()
                         begin, shared.prepared = shared.prepared or state, None
-                        shared.series = series_of_epochs(self._pool_node(), options, None, begin)
+                        shared.series = series_of_epochs(node, options, None, begin)
                     shared.inner = None
                     shared.next, shared.pending = number, state
                     shared.inner = next(shared.series)
@@ -234,7 +234,7 @@ class Loader:
         """
         number, state = self._shared.upcoming()
         if state is not None:
-            return prepare(self._with_plan(), self._options_of(number), state).n_left()
+            return prepare(self._with_plan(), self._options_of(number), self._shared.prepared or state).n_left()
         return self.batches_per_epoch
 
     @property

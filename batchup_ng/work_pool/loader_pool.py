@@ -295,7 +295,8 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
         ready_made: list[Any] = []
         if shared.pool is None and kind == "auto":
             number, state = shared.upcoming()
-            (kind, shared.why), ready_made = choose(shared.source, epoch_options(number), state, options.timeout)
+            begin = shared.prepared or state
+            (kind, shared.why), ready_made = choose(shared.source, epoch_options(number), begin, options.timeout)
         if shared.kind == CLOSED_POOL_KIND:  # another thread may have closed it
             raise PoolClosed("this loader is closed, and its workers with it; make a new one")
         if shared.lender is not None:
@@ -303,14 +304,15 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
                 raise PoolClosed("the loader whose workers this one shares is closed; give it pool= of a new one")
             shared.pool = shared.lender._pool_node().pool
         source: Node = shared.source.node
+        is_random_access = source.is_random_access
         if shared.pool is None:
-            workers: Any = options.workers if source.is_random_access else 1
+            workers: Any = options.workers if is_random_access else 1
             # Before anything is known: a worker for each CPU but one, which the loop has.
             first = min(max(1, worker_count(None) - 1), options.buffer) if workers == AUTO else workers
             shared.pool, shared.used_kind = pool_of_loader(kind, first, shared.why), kind
         if shared.pool_node is None:
             pool, buffer = shared.pool, options.buffer
-            if source.is_random_access:
+            if is_random_access:
                 node = shared.pool_node = ParallelNode(
                     source, pool, buffer, buffer_bytes=options.buffer_bytes, on_error=options.on_error,
                     timeout=options.timeout, measure=options.measure,

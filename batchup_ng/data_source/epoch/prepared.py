@@ -58,7 +58,7 @@ class Epoch:
     @property
     def at_its_end(self) -> bool:
         """Whether it has handed out all batches. False for a stream."""
-        return self.plan is not None and self.accounting.batches == self.n_batches()
+        return self.plan is not None and self.n_batches() == self.accounting.batches
 
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after `batches` batches, with the `counts` of the accounting.
