@@ -32,8 +32,8 @@ from concurrent.futures import Future
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import in_a_fork
-from ..task import POOL_CLOSED, Call, Submission
-from .future import NO_CALL, ProcessFuture, future_of, transport_and_room
+from ..task import POOL_CLOSED
+from .future import NO_CALL, ProcessFuture, transport_and_room
 from .process import Launcher, refused
 from .protocol import Frame, Kind
 from .schedule import LATE, NOT_LOADED, Action, Dismiss, Kill, Schedule, Send
@@ -99,16 +99,16 @@ class Dispatcher:
                 self._start, self._thread = start, thread
         start.result()
 
-    def submit(self, call: Call, how: Submission) -> ProcessFuture:
+    def submit(self, future: ProcessFuture) -> None:
+        """Hand out a task."""
         self.start()
-        future = future_of(next(self._numbers), call, how, self._turn.serve, self._wire.wake)
+        future.number, future.serve, future.wake = next(self._numbers), self._turn.serve, self._wire.wake
         while not self._try_submit(future):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # otherwise another thread has restarted it
             if leaving is not None:
                 leaving.join()
             self.start()
-        return future
 
     def _try_submit(self, future: ProcessFuture) -> bool:
         """Submit a task. Return False if no worker could be kept alive and the workers must be started again."""

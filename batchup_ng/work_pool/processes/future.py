@@ -33,27 +33,36 @@ NO_CALL: Encoded = Kind.TASK, b"", [], []
 """Placeholder for an encoded call that is no longer needed."""
 
 
+def _no_turn(future: TaskFuture, deadline: float) -> None:
+    """Do nothing: a waiting consumer cannot help."""
+
+
+def _nothing() -> None:
+    """Do nothing: no thread waits."""
+
+
 class ProcessFuture(TaskFuture):
     """The future of a task in another process. The thread that waits for its result reads and unpickles it.
 
     `deaths` is the number of workers that died while they ran it. `finished` says whether it has a result or has
-    failed, `unwanted` whether it was cancelled while under way. `serve` reads the messages of workers until a future is
-    done or the time is up, unless another thread is reading. `wake` ends the wait of the thread that reads.
+    failed, `unwanted` whether it was cancelled while under way.
+
+    The dispatcher to which it is submitted gives it a `number`, and may set two functions. `serve` reads the messages
+    of workers until a future is done or the time is up, unless another thread is reading. `wake` ends the wait of the
+    thread that reads.
     """
 
-    __slots__ = ("_claimed", "_serve", "_wake", "deaths", "encoded", "finished", "how", "number", "unwanted")
+    __slots__ = ("_claimed", "deaths", "encoded", "finished", "how", "number", "serve", "unwanted", "wake")
 
-    def __init__(
-        self, number: int, how: Submission, encoded: Encoded, serve: Serve, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, how: Submission, encoded: Encoded) -> None:
         super().__init__()
-        self.number = number
+        self.number = 0
+        self.serve: Serve = _no_turn
+        self.wake: Callable[[], None] = _nothing
         self.how = how
         self.encoded = encoded
         self.deaths = 0
         self.finished = self.unwanted = self._claimed = False
-        self._serve = serve
-        self._wake = wake
 
     # -- the dispatcher's side ---------------------------------------------------------------------------------
 
@@ -100,7 +109,7 @@ class ProcessFuture(TaskFuture):
             return True
         deadline, pause = time.monotonic() + seconds, REST_SECONDS
         while (left := deadline - time.monotonic()) > 0:
-            self._serve(self, deadline)
+            self.serve(self, deadline)
             if super().wait(min(pause, left)):
                 return True
             pause *= 2  # a reading thread wakes this one; the loop only checks that there is a reader
@@ -110,7 +119,7 @@ class ProcessFuture(TaskFuture):
         cancelled = super().cancel()
         self.unwanted = not cancelled
         if cancelled:
-            self._wake()  # the thread that reads may wait for this result
+            self.wake()  # the thread that reads may wait for this result
         return cancelled
 
 
@@ -182,7 +191,7 @@ def decoded_batch(pickled: bytes) -> tuple[int, Any, BatchKey, MakeBatch]:
     return number, np.frombuffer(rows, np.int64) if type(rows) is bytes else rows, BatchKey(*key), MakeBatch(*make)
 
 
-def future_of(number: int, call: Call, how: Submission, serve: Serve, wake: Callable[[], None]) -> ProcessFuture:
+def future_of(call: Call, how: Submission) -> ProcessFuture:
     """Pickle a task on the caller's thread and return its future, which has failed already if it cannot be pickled."""
     sent, failure = NO_CALL, None
     try:
@@ -193,7 +202,7 @@ def future_of(number: int, call: Call, how: Submission, serve: Serve, wake: Call
         hint = remedy(error)
         failure = SerializationError(f"{named} cannot be sent to a worker process: {error}{hint and '; '}{hint}")
         failure.__cause__ = error
-    future = ProcessFuture(number, how, sent, serve, wake)
+    future = ProcessFuture(how, sent)
     if failure is not None:
         future.fail(failure)
     return future

@@ -25,7 +25,7 @@ from ..threads import WorkerThreadPool
 from .dispatcher import Dispatcher
 from .execution import WorkerBuffers
 from .fork_server import ServerLauncher
-from .future import ProcessFuture
+from .future import ProcessFuture, future_of
 from .process import Launcher
 from .reloads import Reloads
 from .schedule import START_TIMEOUT
@@ -117,7 +117,9 @@ class WorkerProcessPool(AbstractWorkerPool):
             self._warn_of_workers()
         if how.flow_id > self._reloads.newest:
             self._reloads.look(how.flow_id)
-        return self._dispatcher.submit(call, how)
+        future = future_of(call, how)
+        self._dispatcher.submit(future)
+        return future
 
     def _warn(self) -> None:
         self._warned = True

@@ -33,10 +33,9 @@ from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
 from ...memory.leases import ALIGNMENT, BufferPool
 from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
-from ..processes.future import NO_CALL, ProcessFuture, future_of
+from ..processes.future import NO_CALL, ProcessFuture
 from ..processes.protocol import Frame, Kind
 from ..processes.schedule import LATE, NOT_LOADED, Action, Fail, Kill, Schedule, Send
-from ..task import Call, Submission, TaskFuture
 from .actor import Actor, Greeting
 from .cluster import Cluster, actor_options, cause_of_death, last_line
 from .seat import RayWorker, Seat
@@ -97,16 +96,15 @@ class RayDispatcher:
 
     # -- any thread --------------------------------------------------------------------------------------------
 
-    def submit(self, call: Call, how: Submission) -> ProcessFuture:
+    def submit(self, future: ProcessFuture) -> None:
         """Run a task on an actor."""
         check_process(self._owner_pid)
         self.check_open()
-        future = future_of(next(self._numbers), call, how, _no_turn, _nothing)
+        future.number = next(self._numbers)
         if not future.finished:
             self._inbox.put(partial(self._submitted, future))
             if self._left:
                 self._drain()
-        return future
 
     def check_open(self) -> None:
         """Raise :class:`PoolClosed` if the pool was closed, :class:`ClusterError` if its connection is gone."""
@@ -484,10 +482,6 @@ class RayDispatcher:
         if self._ended:
             return ClusterError(self._ended)
         return PoolClosed("the pool was closed before this result was made")
-
-
-def _no_turn(future: TaskFuture, deadline: float) -> None:
-    """Do nothing: a waiting consumer cannot help."""
 
 
 def _nothing(*_: Any) -> None:

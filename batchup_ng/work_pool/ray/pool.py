@@ -18,7 +18,7 @@ from ...graph.node import Node
 from ...warn import warn_consumer
 from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool
 from ..processes.execution import WorkerBuffers
-from ..processes.future import ProcessFuture
+from ..processes.future import ProcessFuture, future_of
 from ..processes.reloads import Reloads
 from ..processes.serialization import can_travel
 from ..task import ONCE, Call, Submission
@@ -105,7 +105,9 @@ class WorkerRayPool(AbstractWorkerPool):
             warn_consumer(self._dispatcher.lacking, WorkerWarning)
         if how.flow_id > self._reloads.newest:
             self._reloads.look(how.flow_id)
-        return self._dispatcher.submit(call, how)
+        future = future_of(call, how)
+        self._dispatcher.submit(future)
+        return future
 
     def shared_constant(self, x: Any) -> RayConstant:
         """Return a stand-in for `x`. `x` reaches each node once and must not change afterwards.

@@ -137,7 +137,8 @@ class Pool:
     # -- what happens ------------------------------------------------------------------------------------------
 
     def submit(self) -> ProcessFuture:
-        made = ProcessFuture(next(self.numbers), task.ONCE, NO_CALL, self.turn.serve, self.turn._wake)
+        made = ProcessFuture(task.ONCE, NO_CALL)
+        made.number, made.serve, made.wake = next(self.numbers), self.turn.serve, self.turn._wake
         self.under_way.append(made)
         return made
 
