@@ -160,20 +160,20 @@ class ArraysNode(RowsNode):
         return made
 
     def natural_blocks(self) -> tuple[int, int] | None:
-        n, blocks = len(self.data[0]), []
+        blocks = []
         for array in map(_stored, self.data):
             block = getattr(array, "natural_block", None)
             if block is not None:
                 window = getattr(array, "natural_window", DEFAULT_WINDOW_BLOCKS)
                 blocks.append((positive_int("natural_block", block), positive_int("natural_window", window)))
+        n = len(self.data[0])
         # Blocks of one row do not restrict the order, nor does an array that fits into one window.
         blocks = [(block, window) for block, window in blocks if block > 1] or blocks
         return joint_blocks([(block, window) for block, window in blocks if block * window < n] or blocks[:1])
 
     def rows_kept(self) -> float:
-        n = len(self.data[0])
-        kept = [getattr(_stored(array), "rows_kept", math.inf) for array in self.data]
-        return min([rows for rows in kept if rows < n], default=math.inf)
+        kept: float = min([getattr(_stored(array), "rows_kept", math.inf) for array in self.data])
+        return kept if kept < len(self.data[0]) else math.inf
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]
