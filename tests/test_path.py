@@ -138,7 +138,7 @@ def test_the_modules_of_a_batch_in_a_worker() -> None:
     assert len(found) <= IN_A_WORKER, sorted(found)
 
 
-JOURNEYS = {"iter": (36, 98), "a later next": (14, 35), "the first next after": (38, 121)}
+JOURNEYS = {"iter": (36, 96), "a later next": (14, 35), "the first next after": (38, 118)}
 """Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a
 profiler."""
 

@@ -46,18 +46,20 @@ class PoolNode(RunsEpochs):
     Args:
         source: The node that the workers read.
         pool: The pool.
-        bound: How many batches may be ahead.
         options: Facts for ``repr``, by name.
+
+    Attributes:
+        bound: How many batches may be ahead. A subclass sets it.
     """
 
+    bound: ByteBound
     is_random_access = False  # no other node reads rows through it; its epochs may have a plan
     maps: tuple[MapNode | ColumnsNode, ...] = ()
 
-    def __init__(self, source: Node, pool: Pool, bound: ByteBound, **options: Any) -> None:
+    def __init__(self, source: Node, pool: Pool, **options: Any) -> None:
         super().__init__()
         self.source = source
         self.pool = pool
-        self.bound = bound
         self._options = options
 
     @property
@@ -128,12 +130,13 @@ class ParallelNode(PoolNode):
         timeout: float | None = None,
         measure: bool = True,
     ) -> None:
+        super().__init__(source, pool, timeout=timeout, on_error=on_error)
         traits = source.traits
         # If all threads make one batch together, the first batch arrives sooner without others.
         by_all = pool.lends_threads and traits.spreads_reads
         # On the consumer's thread nothing is made ahead.
         bound = ByteBound(1 if pool.own_thread else size, buffer_bytes, 1 if by_all else pool.at_once + 1)
-        super().__init__(source, pool, bound, timeout=timeout, on_error=on_error)
+        self.bound = bound
         self.buffer_asked = bound.size
         self.meter = Meter(pool) if measure else None
         stand_in = pool.shared_constant(source)

@@ -37,7 +37,8 @@ class PrefetchNode(PoolNode):
 
     def __init__(self, source: Node, pool: Pool, size: int, buffer_bytes: int | None = None) -> None:
         pool.check_open()
-        super().__init__(source, pool, ByteBound(size, buffer_bytes, first=2))
+        super().__init__(source, pool)
+        self.bound = ByteBound(size, buffer_bytes, first=2)
 
     def checkpointable(self) -> Any:
         return self.source.checkpointable()
