@@ -79,7 +79,7 @@ def _plan_of_user(node: UserNode, options: EpochOptions) -> BatchPlan:
     size, drop_last, lister = options.batch_size, options.drop_last, node.source.batch_indices_iterator
 
     def row_plan(size: int, key: OrderKey | None, drop_last: bool) -> ListedPlan:
-        # The source may list another number of rows in another order.
+        # Such a source may list another number of rows in another order.
         endless = math.inf if node.num_samples() == math.inf else None
         return listed_plan(lister, size, key and key.random_state("rng"), drop_last, endless)
 
@@ -106,7 +106,7 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
     """Return the epoch for these options, from `state` on if it is given. Start nothing.
 
     An :class:`Epoch` that was prepared from a state stands for that state. If it was prepared for the same options,
-    its plan is taken.
+    its plan is used again.
 
     Raises:
         ArgumentError: a stream, or a source with a lazy filter, does not support an option.
