@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -388,6 +389,39 @@ def test_streams_take_turns() -> None:
     assert len(list(queue)) == 6
     assert [queue.take() for _ in range(6)] == ["again", "urgent", "long 0", "short", "long 1", "long 2"]
     assert not queue
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "urgent", "back", "take", "clear"]), st.integers(0, 2)), max_size=40))
+def test_a_queue_is_a_list_of_urgent_items_and_one_of_each_flow(calls: list[tuple[str, int]]) -> None:
+    queue: FairQueue[int] = FairQueue()
+    urgent: list[int] = []
+    flows: list[tuple[int, list[int]]] = []  # in the order of their turns
+    for item, (call, flow) in enumerate(calls):
+        if call == "put":
+            queue.put(item, flow)
+            mine = next((items for number, items in flows if number == flow), None)
+            if mine is None:
+                flows.append((flow, [item]))
+            else:
+                mine.append(item)
+        elif call == "urgent":
+            queue.put_urgent(item)
+            urgent.append(item)
+        elif call == "back":
+            queue.put_back(item)
+            urgent.insert(0, item)
+        elif call == "clear":
+            assert queue.clear() == [*urgent, *itertools.chain(*(items for _, items in flows))]
+            urgent, flows = [], []
+        elif urgent:
+            assert queue.peek() == urgent[0] == queue.take()
+            urgent.pop(0)
+        elif flows:
+            number, items = flows.pop(0)
+            assert queue.peek() == items[0] == queue.take()
+            flows += [(number, items[1:])] if items[1:] else []
+        assert list(queue) == [*urgent, *itertools.chain(*(items for _, items in flows))]
+        assert bool(queue) is bool(queue.flows) is bool(urgent or flows)
 
 
 class SimulatedWorld(RuleBasedStateMachine):
