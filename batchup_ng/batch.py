@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError, MapResultError
+from .errors import ArgumentError, ArgumentTypeError, MapResultError
 from .memory.leases import Buffers
 from .tensors import is_any_tensor
 
@@ -47,6 +47,15 @@ def is_masked(value: Any) -> bool:
     return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise :class:`~batchup_ng.errors.ArgumentTypeError` for a masked array: NumPy's functions would drop its mask."""
+    if is_masked(value):
+        raise ArgumentTypeError(
+            f"{name} is a masked array, whose mask would be lost; pass x.filled(value), and x.mask as an array of its "
+            f"own if it is needed"
+        )
+
+
 def as_batch(result: Any) -> Any:
     """Return a user function's result as a batch: a list stands for the tuple of its arrays."""
     return tuple(result) if type(result) is list else result
@@ -64,8 +73,18 @@ def lengths(batch: Any) -> set[int]:
         if isinstance(part, (tuple, Mapping)):
             found |= lengths(part)
         elif type(part) is list or getattr(part, "ndim", None):
-            found.add(len(part))
+            found.add(_rows_of(part))
     return found
+
+
+def _rows_of(part: Any) -> int:
+    try:
+        return len(part)
+    except TypeError as error:
+        raise MapResultError(
+            f"a batch cannot hold a {type(part).__name__}, which has no length ({error}); return an array of it, such "
+            f"as x.toarray()"
+        ) from None
 
 
 def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:

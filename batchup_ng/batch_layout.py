@@ -24,7 +24,7 @@ from .batch import PLAIN, is_masked
 from .errors import MapResultError
 from .memory.leases import FRESH, Buffers, Lease
 from .references import References, reaches
-from .shared_columns import sharing
+from .shared_columns import rows_share, sharing
 
 
 def _counted(value: Any) -> int:
@@ -116,8 +116,8 @@ def copied(value: Any) -> Any:
 def apart(batch: Any, before: Any, first: Any = ()) -> Any:
     """Return the result of a map for the next map, which may write to it.
 
-    A column is copied if it shares memory with another column, or if the map or anything else keeps its memory, such as
-    a constant. No variable may hold a column of the batch.
+    A column is copied if it shares memory with another column, if two rows of a list share memory, or if the map or
+    anything else keeps its memory, such as a constant. No variable may hold a column of the batch.
 
     Args:
         batch: A tuple or mapping of columns. Anything else is returned unchanged.
@@ -142,6 +142,9 @@ def apart(batch: Any, before: Any, first: Any = ()) -> Any:
     plain = not filled and all(_is_plain(columns[key]) for key in new)
     if not plain or len(set(map(id, columns.values()))) < len(columns):
         changed |= {key: _copy(columns[key]) for key in sharing(columns, arrays, [*filled, *new], set(filled))}
+        for key in [*filled, *new]:
+            if key not in changed and rows_share(columns[key]):
+                changed[key] = _copy(columns[key])
     if not changed:
         return batch  # nearly always
     if isinstance(batch, tuple):

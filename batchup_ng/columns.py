@@ -338,7 +338,7 @@ class AddedColumn:
         batch = batch if isinstance(batch, (tuple, Mapping)) else (batch,)
         check_new(batch, self.name, MapResultError)
         if isinstance(batch, Mapping):
-            return {**{key: old for key, old in batch.items() if key != self.name}, self.name: column}
+            return {**batch, self.name: column}
         return (*batch[: self.name], column, *batch[self.name + 1 :])
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .batch import refuse_masked
 from .display import counted
 from .errors import ArgumentError, ArgumentTypeError, SampleWarning
 from .warn import warn_consumer
@@ -116,6 +117,8 @@ class RowArrays:
             filled = (shape if other == (0,) else other)[self.axes :]
             rows = (*[None] * self.axes, *filled)
             remedy = f"make empty rows numpy.zeros({(*[0] * self.axes, *filled)}), or pass shape={rows}"
+        if i == first:
+            return ArgumentError(f"arrays[{i}] is of shape {shape}, and must have {several}; leave numbers out")
         return ArgumentError(
             f"arrays[{i}] is of shape {shape}, and arrays[{first}] of {other}: they must have {several}; {remedy}"
         )
@@ -132,6 +135,7 @@ def _listed(rows: Any) -> list[Any]:
 
 
 def _array(i: int, row: Any) -> np.ndarray:
+    refuse_masked(f"arrays[{i}]", row)
     try:
         return np.asarray(row)
     except ValueError as error:  # lists of different lengths

@@ -6,6 +6,7 @@ dict or other object. Of objects of a user's own classes only the identity count
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,30 @@ def sharing(
             identities |= each.identities
             taken.add(spans)
     return found
+
+
+def rows_share(column: Any) -> bool:
+    """Return whether two rows of a list or an array of objects share memory, as those of ``[default] * n`` do.
+
+    So do the lists in a dict or tuple that is a column.
+    """
+    if isinstance(column, (tuple, Mapping)):
+        return any(map(rows_share, column.values() if isinstance(column, Mapping) else column))
+    if isinstance(column, np.ndarray):
+        rows = column.ravel().tolist() if column.dtype == object else []
+    else:
+        rows = column if isinstance(column, list) else []
+    if PLAIN.issuperset(map(type, rows)):
+        return False
+    if all(type(row) is np.ndarray and row.base is None and not row.dtype.hasobject for row in rows):
+        return len(set(map(id, rows))) < len(rows)  # nearly always
+    held = [Held(row, None) for row in rows]
+    if len(set().union(*[each.identities for each in held])) < sum(len(each.identities) for each in held):
+        return True
+    if all(each.owns for each in held):
+        return False
+    spans = sorted(span for each in held for span in set(each.spans()))
+    return any(begin < end for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
 class Held:

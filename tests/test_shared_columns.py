@@ -328,3 +328,75 @@ def test_maps_behind_a_pool_copy_no_column_that_they_leave_alone(
     for batch in source.batch_iterator(8):
         assert (batch["x"] if named else batch[0]).sum() == 3 * 8 * 20_000
     assert copies == []
+
+
+SHARED_ROWS: dict[str, Callable[[int], Any]] = {
+    "one array": lambda n: [np.ones(2)] * n,
+    "one array and others": lambda n: (lambda a: [np.ones(2) if i == 1 else a for i in range(n)])(np.ones(2)),
+    "views that overlap": lambda n: (lambda a: [a[i : i + 2] for i in range(n)])(np.ones(n + 1)),
+    "views of one array": lambda n: (lambda a: [a[:2] for _ in range(n)])(np.ones(2)),
+    "a dict": lambda n: [{"x": np.ones(2), "l": [1.0, 1.0]}] * n,
+    "dicts of one array": lambda n: (lambda a: [{"x": a} for _ in range(n)])(np.ones(2)),
+    "tuples of one list": lambda n: (lambda a: [(a, 1.0) for _ in range(n)])([1.0, 1.0]),
+    "objects": lambda n: as_objects([np.ones(2)] * n) if n > 1 else as_objects([np.ones(2)]),
+    "a dict of lists": lambda n: {"of": [np.ones(2)] * n, "n": np.ones(n)},
+    "one list": lambda n: [[1.0, 1.0]] * n,
+}
+
+
+def doubled(value: Any) -> Any:
+    """Double all numbers in place, and return the value."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        value *= 2
+    elif isinstance(value, dict):
+        for each in value.values():
+            doubled(each)
+    elif isinstance(value, list) and value and isinstance(value[0], float):
+        value[:] = [2 * each for each in value]
+    elif isinstance(value, (list, tuple, np.ndarray)):
+        for each in value:
+            doubled(each)
+    return value
+
+
+def doubled_column(column: Any) -> Any:
+    return (doubled(column),)
+
+
+def numbers_in(value: Any) -> set[float]:
+    if isinstance(value, dict):
+        return set().union(*map(numbers_in, value.values()))
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return set().union(*map(numbers_in, value))
+    return {float(value)}
+
+
+@pytest.mark.parametrize("kind", SHARED_ROWS)
+def test_a_map_that_writes_to_each_row_writes_once_to_each(kind: str, pools: list[AbstractWorkerPool]) -> None:
+    """For any batch size, in any pool: the rows that the map before it returned are one object, or overlap."""
+    made = bu.ArrayDataSource({"n": np.arange(7)}).map(lambda n: (SHARED_ROWS[kind](len(n)),), on="n", out="x")
+    written = made.map(doubled_column, on="x").map(lambda **batch: batch)
+    fixed = {2.0} if kind != "tuples of one list" else {1.0, 2.0}
+    for size in (1, 2, 3, 7):
+        for batch in written.batch_iterator(size):
+            assert numbers_in(batch["x"]) == fixed
+    for pool in pools:
+        for batch in pool.parallel_data_source(written).batch_iterator(3):
+            assert numbers_in(batch["x"]) == fixed
+    one = np.ones(2)
+    by_samples = bu.ArrayDataSource({"n": np.arange(7)}).map_samples(lambda n: one[: 1 + n % 2], on="n")
+    assert numbers_in(next(by_samples.map(doubled_column, on="n").batch_iterator(7))["n"]) == {2.0}
+
+
+def test_rows_that_share_no_memory_are_not_copied() -> None:
+    rows: dict[str, Callable[[], Any]] = {
+        "own": lambda: [np.ones(k) for k in (1, 2, 3)],
+        "side by side": lambda: (lambda a: [a[:1], a[1:3], a[3:]])(np.ones(6)),
+        "lists": lambda: [[1, 2], [3], []],
+        "texts": lambda: ["a", "a", "a"],
+        "nothing": lambda: [np.ones(0), np.ones(0), np.ones(0)],
+    }
+    for make in rows.values():
+        batch: Any = {"x": make()}
+        held = [id(row) for row in batch["x"]]
+        assert [id(row) for row in apart(batch, ())["x"]] == held

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import cloudpickle
 import numpy as np
 
+from ..batch import refuse_masked
 from ..batch_layout import finished, of_its_own
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
@@ -208,6 +209,7 @@ def chosen_rows(key: Any, length: int) -> int | np.ndarray:
     if not isinstance(key, bool) and getattr(key, "ndim", 0) == 0:  # an array with one entry is not one row
         with contextlib.suppress(TypeError):
             return int(checked_rows(np.array([operator.index(key)]), length)[0])
+    refuse_masked("an index", key)
     rows = np.asarray(key) if isinstance(key, (list, range)) or hasattr(key, "__array__") else np.empty((0, 0))
     if rows.ndim == 1 and rows.dtype == bool:
         if len(rows) != length:

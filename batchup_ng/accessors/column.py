@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..batch import is_masked
+from ..batch import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError
 from ..tensors import is_any_tensor
 
@@ -46,11 +46,7 @@ def as_column(name: str, column: Any) -> Any:
         raise ArgumentTypeError(
             f"data must be a list of array-like objects, but {name} is a {kind}, which lacks len() or indexing"
         )
-    if is_masked(column):
-        raise ArgumentTypeError(
-            f"{name} is a masked array, whose mask would be lost on the way; pass x.filled(value), and x.mask as a "
-            f"column of its own if it is needed"
-        )
+    refuse_masked(name, column)
     if isinstance(column, (np.matrix, np.recarray)):
         return np.asarray(column)
     return _of_pandas(name, column) if "pandas" in sys.modules else column
@@ -65,6 +61,11 @@ def check_indexed_by_rows(name: str, column: Any) -> None:
         raise ArgumentTypeError(
             f"{name} is a TensorFlow {kind}, which takes no array of rows; pass an array, x.numpy(), or of a "
             f"RaggedTensor Ragged(x.values.numpy(), x.row_splits.numpy())"
+        )
+    if hasattr(column, "toarray") and hasattr(column, "nnz"):
+        raise ArgumentTypeError(
+            f"{name} is a sparse {kind}, whose rows are no arrays; pass .toarray(), or MapStyle(...) of a data set "
+            f"that makes arrays of its rows"
         )
     if is_any_tensor(column) and column.layout is not sys.modules["torch"].strided:
         raise ArgumentTypeError(f"{name} is a sparse tensor, which takes no array of rows; pass .to_dense()")

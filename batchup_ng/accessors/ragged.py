@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import refuse_masked
 from ..display import array_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.paging import file_name
@@ -49,6 +50,7 @@ class Ragged:
                 f"values must be an array, or an accessor with shape and dtype, not {type(values).__name__}; pass "
                 f"numpy.concatenate(rows)"
             )
+        refuse_masked("values", values)
         self.values = values
         self.offsets = _checked_offsets(offsets, len(values))
 
@@ -139,6 +141,7 @@ class Ragged:
 
 def _row(number: int, row: Any) -> np.ndarray:
     """Return a row as an array. Refuse lists of which NumPy would make text of numbers, or objects."""
+    refuse_masked(f"row {number}", row)
     try:
         array = np.asarray(row)
     except ValueError as error:

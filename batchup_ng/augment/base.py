@@ -92,8 +92,8 @@ class Operation:
         Raises:
             ArgumentError: one of the columns would not move with the images.
         """
-        compose(self).for_columns(columns)
-        return self
+        chain = compose(self).for_columns(columns)
+        return self if len(columns) == 1 else chain  # of several, which knows them by their names
 
     @property
     def keeps_points(self) -> bool:
@@ -275,6 +275,7 @@ class compose(Operation):
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
+        self.columns: Sequence[Any] | None = None  # those of a call by place that have names, or places in the batch
 
     @property
     def default_rng(self) -> str | None:
@@ -292,6 +293,7 @@ class compose(Operation):
         made.image = place_among("image", self.image, columns, default="image")
         made.label = place_among("label", self.label, columns, default="label")
         made.annotations = self.annotations.for_columns(columns)
+        made.columns = columns
         self._refuse_unmoved(columns)
         return made
 
@@ -310,6 +312,27 @@ class compose(Operation):
                         f"{ANNOTATIONS[inner]}=column), and {last}"
                     )
 
+    def _refuse_unchanged(self, parts: Mapping[int, Any], place: int) -> None:
+        """Refuse parts by place of which another may be images, too, or belongs to the images and would not move."""
+        named = self.columns or list(parts)
+        others = [key for key in self.annotations.unnamed(parts) if key != place]
+        if self.columns is not None and self.image is None:
+            alike = [named[key] for key in sorted([place, *others]) if _like_images(parts[key])]
+            if len(alike) > 1:
+                raise MapCallError(
+                    f"image must be the column with images, for {alike} look like images; call map once for each, "
+                    f"on={alike[0]!r}, or pass compose(..., image={alike[0]!r})"
+                )
+        moving = next((operation for operation in self.operations if not operation.keeps_points), None)
+        size = getattr(parts[place], "shape", ())[:3]
+        beside = [key for key in others if len(size) == 3 and getattr(parts[key], "shape", ())[:3] == size]
+        if moving is not None and beside:
+            raise MapCallError(
+                f"column {named[beside[0]]!r} has the height and width of the images, and {type(moving).__name__} "
+                f"would not move it with them; pass compose(..., masks={named[beside[0]]!r}), or leave it out by "
+                f"on={named[place]!r}"
+            )
+
     def checked(self, images: Any) -> Any:
         return self.operations[0].checked(images) if self.operations else super().checked(images)
 
@@ -322,6 +345,8 @@ class compose(Operation):
             raise MapCallError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
+        if not named and len(parts) > 1:
+            self._refuse_unchanged(parts, place)
         images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
         self._refuse_unmoved(parts, by_place=not named)
         annotations = self.annotations.taken_from(parts, _sizes(images)) if self.annotations.given else None

@@ -66,17 +66,23 @@ def with_column(node: Node, name: Any, values: Any, on: Any) -> Node:
     column, n = as_column("values", of_list("values", values)), numbered_length("source", node)
     if len(column) != n:
         raise ArgumentError(f"values must have one row for each of the {n} samples of an epoch, not {len(column)}")
-    added = ArraysNode([column], (name,) if isinstance(form, Mapping) else None, StandardSampler(n))
     if form is None:
-        return ColumnsNode(ZipNode([node, added], flatten=False), AddedColumn(name))
-    name = form.names.get(name, name) if isinstance(form, Places) else name
-    check_new(form, name)
-    if isinstance(form, Mapping):
-        if list(form) == [name]:  # nothing is left beside the new column, but the order of the samples
-            return ColumnsNode(ZipNode([renamed(node, {name: f"old {name}"}), added]), ChosenColumns(keep=[name]))
-        return ZipNode([dropped(node, [name]) if name in form else node, added])
-    zipped, kept = ZipNode([node, added]), [*range(name), len(form), *range(name + 1, len(form))]
-    return zipped if name == len(form) else ColumnsNode(zipped, ChosenColumns(keep=kept))
+        pair = ZipNode([node, ArraysNode([column], None, StandardSampler(n))], flatten=False)
+        return ColumnsNode(pair, AddedColumn(name))
+    place = form.names.get(name, name) if isinstance(form, Places) else name
+    check_new(form, place)
+    by_name = isinstance(form, Mapping)
+    names = {each: 0 for each, old in form.names.items() if old == place} if isinstance(form, Places) else None
+    added = ArraysNode([column], (name,) if by_name else None, StandardSampler(n), places=names)
+    keys = list(form) if by_name else list(range(len(form)))
+    if place not in keys:
+        return ZipNode([node, added])
+    if len(keys) > 1:
+        kept = keys if by_name else [*keys[:place], len(keys) - 1, *keys[place:-1]]
+        joined = ZipNode([dropped(node, [place]), added])
+        return joined if place == keys[-1] else ColumnsNode(joined, ChosenColumns(keep=kept))
+    old = renamed(node, {name: f"old {name}"}) if by_name else node  # only the order of its samples is left
+    return ColumnsNode(ZipNode([old, added]), ChosenColumns(keep=[name if by_name else 1]))
 
 
 def _parameters(fn: Callable[..., Any]) -> list[str]:

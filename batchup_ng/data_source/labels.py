@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import refuse_masked
 from ..columns import Places
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import Node
@@ -44,6 +45,7 @@ def values_of(name: str, noun: str, node: Node, given: Any, n: int) -> np.ndarra
     """
     if isinstance(given, (str, int, np.integer)) and not isinstance(given, bool):
         given = column_values(name, node, given)
+    refuse_masked(name, given)
     try:
         values = np.asarray(given)
     except ValueError:

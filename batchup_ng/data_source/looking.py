@@ -102,7 +102,7 @@ def _read_with_others(name: str, node: Node, column: Any) -> str:
     """Return the message for a column that cannot be read alone."""
     form = node.form()
     if form is None and name == LABELS:  # batches may be tuples or dicts
-        remedy = "source.select('label')[:]['label'] of dicts, source.select(1)[:][0] of tuples"
+        remedy = "source.select('label')[:]['label'] of dicts, source.select(place)[:][0] of tuples, with its place"
     else:
         key = 0 if isinstance(column, int) or isinstance(form, tuple) else column
         remedy = f"source.select({column!r})[:][{key!r}]"

@@ -157,10 +157,12 @@ def _classes(name: str, node: Node, given: Any, n: int) -> np.ndarray:
                 f"{name} must name the column of the classes, {name}='kind', or hold the class of each sample, not be "
                 f"True; this source has no column of labels"
             )
+    if n == 0:
+        raise ArgumentError(f"{name} needs samples, and this source has none; look at its filter or subset")
     classes = values_of(name, "the class", node, given, n)
     if classes.dtype.kind == "f":
         raise ArgumentTypeError(
             f"{name} must hold classes, whole numbers or text, not {classes.dtype}; convert them by astype(int)"
         )
-    whole = classes.dtype.kind in "iub" and (n == 0 or int(classes.min()) >= 0)
+    whole = classes.dtype.kind in "iub" and int(classes.min()) >= 0
     return classes if whole else grouped(name, classes)[0]

@@ -42,7 +42,14 @@ def split_nodes(
     elif groups is None:
         rows = _by_samples(np.zeros(n, np.int64) if classes is None else classes, ends, rng)
     else:
-        rows = _by_groups(_checked_groups(values_of("groups", "the group", node, groups, n)), classes, ends, rng)
+        of_samples = _checked_groups(values_of("groups", "the group", node, groups, n))
+        n_groups = int(of_samples.max()) + 1
+        if n_groups < len(shares):
+            raise ArgumentError(
+                f"groups must hold at least as many groups as there are parts, {len(shares)}, and has {n_groups}; pass "
+                f"fewer fractions, or another column"
+            )
+        rows = _by_groups(of_samples, classes, ends, rng)
     for i, part_rows in enumerate(rows):
         if len(part_rows) == 0:
             raise ArgumentError(

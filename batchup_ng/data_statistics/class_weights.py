@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..batch import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError
 
 
@@ -34,6 +35,7 @@ def class_weights(labels: Any, n_classes: int | None = None) -> np.ndarray:
     >>> class_weights([0, 0, 0, 2], 3).round(3).tolist()
     [0.667, 0.0, 2.0]
     """
+    refuse_masked("labels", labels)
     classes = np.asarray(labels)
     if classes.ndim != 1 or not len(classes):
         raise ArgumentError(f"labels must be the class of each sample, (n,), not of shape {classes.shape}; pass some")

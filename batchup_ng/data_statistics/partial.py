@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import batch as nests
+from ..batch import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError
 from ..tensors import is_any_tensor
 from .exact_sums import UNIT, exact_sums
@@ -233,6 +234,7 @@ def column_partial(name: Any, column: Any, axis: str | None, counted: bool = Tru
         return ColumnPartial(refused=f"a {type(column).__name__}")
     if isinstance(column, list) or getattr(column, "dtype", None) == np.dtype(object):
         return _of_objects(name, list(column), axis, counted)
+    refuse_masked(f"column {name!r}", column)
     try:
         values = np.asarray(column)
     except (ValueError, TypeError, RuntimeError):  # tensors of a dtype that NumPy lacks, with gradients, or sparse
@@ -273,6 +275,7 @@ def _of_objects(name: Any, items: list[Any], axis: str | None, counted: bool) ->
 
 def _as_numbers(item: Any) -> np.ndarray | None:
     """Return an array of real numbers; None if `item` is something else."""
+    refuse_masked("a sample", item)
     try:
         array = np.asarray(item)
     except (ValueError, TypeError):  # lists of different lengths in a list, say

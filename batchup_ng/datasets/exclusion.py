@@ -13,7 +13,8 @@ from .files import named
 
 
 def excluded_paths(exclude: Any) -> dict[str, set[str]]:
-    """Return the file names on an exclusion list, a CSV file or paths, by the absolute path of their folder.
+    """Return the file names on an exclusion list, by the absolute path of their folder: of a CSV file, or of paths of
+    images and of such files.
 
     Relative paths in a CSV file are relative to the folder of that file.
     """
@@ -28,7 +29,12 @@ def excluded_paths(exclude: Any) -> dict[str, set[str]]:
     for each in exclude:
         if not isinstance(each, (str, os.PathLike)):
             raise ArgumentTypeError(f"exclude must be a CSV file or paths, and holds {each!r:.80}; leave it out")
-        where, name = os.path.split(absolute(each, folder))
+        path = absolute(each, folder)
+        if os.fspath(path).lower().endswith(".csv"):  # a list among paths: images have other names
+            for where, names in excluded_paths(path).items():
+                folders.setdefault(where, set()).update(names)
+            continue
+        where, name = os.path.split(path)
         folders.setdefault(where, set()).add(name)
     return folders
 

@@ -59,7 +59,7 @@ def from_folder(
         size: Size of the images, as for :class:`~batchup_ng.ImageFiles`.
         class_names: The classes in the order of their numbers, such as those that the network was trained with. A class
             without a folder is no error. A folder that is not in the list is an error.
-        exclude: Paths, absolute or relative to the current folder; or a CSV file from
+        exclude: Paths of images or of such lists, absolute or relative to the current folder; or a CSV file from
             :func:`~batchup_ng.write_errors`, whose relative paths are relative to its own folder. None leaves nothing
             out. A path that is no image here gives a :class:`~batchup_ng.SampleWarning`.
         extensions: Endings of the files to take, in lower case. They also match upper case.

@@ -73,7 +73,7 @@ def from_table(
             only to paths.
         missing: Action on files that do not exist: ``"error"``; ``"skip"`` those rows; or ``"ignore"``, which does not
             check, so missing files fail when they are read. A broken link may count as a file.
-        exclude: Paths, absolute or relative to the current folder; or a CSV file from
+        exclude: Paths of images or of such lists, absolute or relative to the current folder; or a CSV file from
             :func:`~batchup_ng.write_errors`, whose relative paths are relative to its own folder. None leaves nothing
             out. A path that is not in the table gives a :class:`~batchup_ng.SampleWarning`.
         images: Makes the accessor. It is called with a sequence of paths, and with `size` if that is not None:

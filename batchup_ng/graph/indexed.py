@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import batch as nests
-from ..columns import form_of
+from ..columns import Places, form_of, keys_in
 from ..errors import ArgumentError, ArgumentTypeError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from ..sampling.plans.rows import ChoiceBatch
 from .node import Classes, Node
-from .wrapped import SameOrderNode
+from .rows import RowsNode
+from .wrapped import SameOrderNode, WrapperNode
 
 INDEX_COLUMN = "index"
 """The name of the column of row numbers in a batch that is a dict."""
@@ -73,13 +74,30 @@ class IndexedNode(SameOrderNode):
 
     def form(self) -> Any:
         form = self.source.form()
+        if isinstance(form, Places):
+            return self._places(form)
         return form_of([INDEX_COLUMN, *form]) if isinstance(form, Mapping) and INDEX_COLUMN not in form else None
 
+    def _places(self, form: Places) -> Places | None:
+        """Return the form of tuples whose columns have names. None if several row numbers may stand before them."""
+        below = self.source
+        while isinstance(below, WrapperNode):
+            below = below.source
+        if not isinstance(below, RowsNode):
+            return None
+        return Places.named(range(len(form) + 1), {name: place + 1 for name, place in form.names.items()})
+
     def classes(self) -> Classes | None:
-        found = super().classes()
+        found, form = super().classes(), self.form()
+        if found is not None and isinstance(form, Places) and isinstance(found.column, int):
+            return Classes(found.names, found.column + 1)
         return found and (found if isinstance(found.column, str) else Classes(found.names, None))
 
     def only(self, names: Sequence[Any]) -> Node | None:
+        form = self.form()
+        if isinstance(form, Places):
+            places = keys_in(form, names)
+            return None if 0 in places else self.source.only([place - 1 for place in places])
         known = all(isinstance(name, str) and name != INDEX_COLUMN for name in names)
         return self.source.only(names) if known else None
 

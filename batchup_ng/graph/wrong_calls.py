@@ -84,6 +84,8 @@ def _wrong_keyword(
 
 def _remedy(parameters: list[inspect.Parameter], named: Any) -> str:
     on = _fitting(parameters, named)
+    if on is None and len(named) == 1 and len(parameters) == 1:
+        return f": pass on={next(iter(named))!r}"
     if on is None:
         return f": pass on= with the {'names' if named else 'places'} of the columns to call it with"
     return f": pass on={on!r}"

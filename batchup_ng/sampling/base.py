@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..batch import refuse_masked
 from ..display import call_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
@@ -19,6 +20,7 @@ from .plans.rows import RowPlan, SamplerPlan, count_batches
 
 def given_array(name: str, values: Any, remedy: str) -> np.ndarray:
     """Return a user's numbers, one a row, as an array, ``(n,)``."""
+    refuse_masked(name, values)
     try:
         given = np.asarray(values)
     except ValueError as error:

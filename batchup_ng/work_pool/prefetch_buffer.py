@@ -41,6 +41,7 @@ import numpy as np
 
 from .. import batch as nests
 from ..data_source.epoch.runner import CLOSED_WHILE_WAITING, Runner
+from ..display import in_bytes
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import BufferWarning, PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
 from ..memory.budget import BUDGET, Holder, Step
@@ -138,7 +139,7 @@ class ByteBound(Holder):
                 self.by_default = False
                 warn_consumer(
                     f"{self.limit} instead of {self.size} batches are made ahead: each has "
-                    f"{self.largest / 1e6:.3g} MB, and the buffer takes {(self.buffer_bytes or 0) / 1e6:.3g} MB of the "
+                    f"{in_bytes(self.largest)}, and the buffer takes {in_bytes(self.buffer_bytes or 0)} of the "
                     f"free memory; pass buffer_bytes=, or a smaller batch_size",
                     BufferWarning,
                 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.augment.base import copied
-from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapCallError
 from tests.augment.helpers import images, rng, without_opencv
 from tests.messages import raises
 
@@ -354,3 +354,38 @@ def test_names_of_torchvision_tell_ours() -> None:
     with raises(AttributeError):
         _ = augment.elastic
     assert not hasattr(augment, "random_erasing")
+
+
+PICTURES = np.arange(4 * 6 * 5 * 3, dtype=np.uint8).reshape(4, 6, 5, 3)
+
+
+def test_several_columns_that_look_like_images_are_not_guessed() -> None:
+    """Only the first would change, in silence."""
+    source = bu.ArrayDataSource({"left": PICTURES, "right": PICTURES, "y": np.arange(4)})
+    for operation in (augment.flip(p=1.0), augment.normalize(0.5, 0.5), augment.compose(augment.flip(p=1.0))):
+        for on in (["left", "right"], ["y", "right", "left"]):
+            with raises(MapCallError):
+                source.map(operation, on=on)[0:2]
+        with raises(MapCallError):
+            bu.ArrayDataSource([PICTURES, PICTURES]).map(operation, on=[0, 1])[0:2]
+    both = source.map(augment.flip(p=1.0), on="left").map(augment.flip(p=1.0), on="right")[:]
+    assert all((both[name] == PICTURES[:, :, ::-1]).all() for name in ("left", "right"))
+    one = source.map(augment.compose(augment.normalize(0.5, 0.5), image="right"), on=["left", "right"])[:]
+    assert [one[name].dtype for name in ("left", "right")] == [np.uint8, np.float32]
+    named = bu.ArrayDataSource({"image": PICTURES, "depth": PICTURES[..., 0]})
+    assert named.map(augment.normalize(0.5, 0.5), on=["image", "depth"])[0:2]["depth"].dtype == np.uint8
+
+
+def test_a_mask_beside_the_images_of_a_tuple_is_not_left_where_it_was() -> None:
+    masks = PICTURES[..., 0]
+    pairs = bu.ArrayDataSource([PICTURES, masks])
+    for operation in (augment.flip(p=1.0), augment.compose(augment.color_jitter(0.1), augment.flip(p=1.0))):
+        with raises(MapCallError):
+            pairs.map(operation)[0:2]
+        assert (pairs.map(operation, on=0)[:][1] == masks).all()
+    moved = pairs.map(augment.compose(augment.flip(p=1.0), masks=1))[:]
+    assert (moved[0] == PICTURES[:, :, ::-1]).all()
+    assert (moved[1] == masks[:, :, ::-1]).all()
+    assert pairs.map(augment.normalize(0.5, 0.5))[:][0].dtype == np.float32, "which moves nothing"
+    numbers = bu.ArrayDataSource([PICTURES, np.zeros((4, 3)), np.arange(4)])
+    assert (numbers.map(augment.flip(p=1.0))[:][0] == PICTURES[:, :, ::-1]).all()

@@ -60,6 +60,7 @@ def test_arrays_of_numpy_that_are_more_become_plain() -> None:
     "data",
     [
         np.ma.masked_array([1, 2], [0, 1]),
+        [np.ma.masked_array([1, 2], [0, 1]), np.ones(3, int)],
         ["a", 1],
         [1, 2],
         [],

@@ -228,6 +228,33 @@ def test_columns_of_tuples_are_found_by_their_names(number: int) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(*both, strict=True))
 
 
+def test_a_column_of_tuples_that_is_replaced_keeps_its_name() -> None:
+    """As after the labels of a folder were corrected."""
+    new = np.arange(N)[::-1] % 2
+    for source in (placed().with_column("label", new), placed().with_column(1, new)):
+        assert [column.dtype.kind for column in source.columns] == ["i", "i", "i"]
+        for chain in (source, source.map(lambda x: x, on="image"), source.with_index()):
+            np.testing.assert_array_equal(chain.labels, new)
+            np.testing.assert_array_equal(chain.map(lambda y: y + 1, on="label").select("label")[:][0], new + 1)
+            for part in chain.split([0.5, 0.5], 1, stratify="label"):
+                assert abs(np.mean(part.labels) - np.mean(new)) < 0.2
+        np.testing.assert_array_equal(source.select("patient")[:][0], np.arange(N) // 4)
+    alone = placed().select("label").with_column("label", new)
+    np.testing.assert_array_equal(alone[:][0], new)
+
+
+def test_row_numbers_before_the_columns_of_tuples_keep_their_names() -> None:
+    source = placed().with_index()
+    np.testing.assert_array_equal(source.labels, np.arange(N) % 3)
+    np.testing.assert_array_equal(source.map(lambda y: y + 5, on="label")[:][2], np.arange(N) % 3 + 5)
+    np.testing.assert_array_equal(source.select("patient", "image")[:][1], np.arange(N) * 10)
+    np.testing.assert_array_equal(source.select(0)[:][0], np.arange(N))
+    composite = bu.CompositeDataSource([placed(), placed()]).with_index()
+    assert len(composite[0:2]) == 8, "two row numbers come first"
+    with raises(ArgumentError):
+        composite.map(lambda y: y, on="label")[0:2]
+
+
 def test_labels_are_found_by_their_name_in_tuples() -> None:
     y = np.arange(N) % 3
     np.testing.assert_array_equal(placed().select("patient", "label").labels, y)

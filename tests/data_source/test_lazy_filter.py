@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng import batch as nests
-from batchup_ng.errors import ArgumentError
+from batchup_ng.data_source.epoch import accounting
+from batchup_ng.errors import ArgumentError, StallWarning
 from batchup_ng.testing import assert_reproducible
 from batchup_ng.testing.sources import SourceContract, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.data_source.source_helpers import flat
-from tests.messages import raises
+from tests.messages import raises, warns
 
 WAYS = ["direct", "serial", "threads", "processes"]
 
@@ -120,6 +122,25 @@ def test_all_batches_may_be_left_out(over: Any) -> None:
     iterator = over(numbers(20).filter(Among(), lazy=True).map(drawn, rng="sample")).batch_iterator(4)
     assert len(iterator) == 5
     assert list(iterator) == []
+
+
+def test_a_filter_that_keeps_nothing_for_long_is_warned_of_once(
+    over: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "NOTHING_LEFT_SECONDS", -1.0)
+    batches = over(numbers(9).repeat(-1).filter(Among(0), lazy=True)).batch_iterator(1)
+    assert next(batches)[0].tolist() == [0]
+    with warns(StallWarning) as told:
+        assert [next(batches)[0].tolist() for _ in range(3)] == [[0]] * 3
+    assert [(each.category, each.filename) for each in told] == [(StallWarning, __file__)]
+
+
+def test_a_filter_that_keeps_some_is_not_warned_of(over: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "NOTHING_LEFT_SECONDS", -1.0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert len(list(over(numbers(8).filter(Among(0, 2, 4, 6), lazy=True)).batch_iterator(1))) == 4
+    assert not told
 
 
 def test_large_batches_keep_their_bytes(over: Any) -> None:

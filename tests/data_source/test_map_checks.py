@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,52 @@ def test_a_wrong_result_is_no_samples_fault(pools: list[AbstractWorkerPool]) -> 
 def test_a_batch_has_arrays_and_no_generators(wrong: Any) -> None:
     with raises(bu.MapResultError):
         next(SOURCE.map(wrong).batch_iterator(4))
+
+
+MASKED = np.ma.masked_array([1, 2, 1, -999], [False, False, False, True])
+
+DOORS: dict[str, Callable[[], Any]] = {
+    "ragged values": lambda: bu.Ragged(MASKED, [0, 1, 4]),
+    "ragged rows": lambda: bu.Ragged.from_rows([MASKED, np.ones(2, int)]),
+    "pad_batch": lambda: bu.pad_batch([MASKED, np.ones(2, int)]),
+    "pad": lambda: bu.ArrayDataSource([np.arange(2)]).map(lambda x: ([MASKED, MASKED[:1]],)).pad(0)[0:2],
+    "rows": lambda: bu.ArrayDataSource([np.arange(9)])[MASKED],
+    "subset": lambda: bu.ArrayDataSource([np.arange(9)]).subset(MASKED),
+    "weights": lambda: bu.WeightedSampler(MASKED),
+    "weights of sample": lambda: bu.ArrayDataSource([np.arange(4)]).sample(weights=MASKED),
+    "balanced": lambda: bu.ArrayDataSource([np.arange(4)]).sample(balanced=MASKED),
+    "stratify": lambda: bu.ArrayDataSource([np.arange(4)]).split([0.5, 0.5], 1, stratify=MASKED),
+    "groups": lambda: bu.ArrayDataSource([np.arange(4)]).split([0.5, 0.5], 1, groups=MASKED),
+    "lengths": lambda: bu.BucketSampler(MASKED),
+    "class weights": lambda: bu.class_weights(MASKED),
+    "statistics": lambda: bu.statistics(bu.ArrayDataSource([np.arange(2)]).map(lambda x: ([MASKED] * len(x),))),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_mask_is_lost_at_any_door(door: str) -> None:
+    with raises((ArgumentTypeError, MapResultError)):
+        DOORS[door]()
+
+
+def test_sparse_matrices_are_refused_with_what_to_do() -> None:
+    class Sparse:
+        """As SciPy has them."""
+
+        nnz, ndim, shape = 2, 2, (2, 2)
+
+        def __len__(self) -> int:
+            raise TypeError("sparse array length is ambiguous; use getnnz() or shape[0]")
+
+        def __getitem__(self, rows: Any) -> Any:
+            return self
+
+        def toarray(self) -> np.ndarray:
+            return np.eye(2)
+
+    with raises(ArgumentTypeError):
+        bu.ArrayDataSource([Sparse()])
+    with raises(MapResultError):
+        bu.ArrayDataSource([np.eye(2)]).map(lambda x: (Sparse(),))[0:2]
+    with raises(MapResultError):
+        bu.ArrayDataSource([np.eye(2)]).map(lambda x: Sparse(), on=0)[0:2]

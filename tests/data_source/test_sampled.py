@@ -137,6 +137,7 @@ def test_what_cannot_be_sampled_is_refused_with_what_to_do() -> None:
         lambda: source.map(lambda **batch: batch).sample(balanced=True),
         lambda: source.sample(weights=-np.ones(N)),
         lambda: source.repeat().sample(balanced=True),
+        lambda: source.subset([]).sample(balanced=True),
     ):
         with raises(ArgumentError):
             refused()  # type: ignore[no-untyped-call]

@@ -91,6 +91,17 @@ def test_a_list_holds_from_any_folder(folder: Path, tmp_path: Path, monkeypatch:
         assert source.subset(exclude=exclude).rows.tolist() == [0, 2, 4]
 
 
+def test_the_lists_of_several_loaders_go_together(folder: Path, tmp_path: Path) -> None:
+    source = bu.from_folder(folder, 2)
+    parts = [source.subset([0, 1]), source.subset([2, 3, 4])]
+    lists = [tmp_path / "train.csv", tmp_path / "val.csv"]
+    assert [bu.write_errors(failed(part), out) for part, out in zip(parts, lists, strict=True)] == [1, 1]
+    assert bu.from_folder(folder, 2, exclude=lists).num_samples() == 3
+    assert bu.from_folder(folder, 2, exclude=[*lists, folder / "b/4.png"]).num_samples() == 2
+    with raises(OSError):
+        bu.from_folder(folder, 2, exclude=[tmp_path / "gone.csv"])
+
+
 def test_a_relative_path_in_a_list_is_seen_from_the_folder_of_the_list(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from ... import batch as nests
-from ...errors import AccountingError
+from ...errors import AccountingError, StallWarning
+from ...warn import warn_consumer
 
 MAX_LISTED = 1000
 """Maximum number of retried batches listed. Unreliable storage may cause any number of them."""
@@ -20,6 +22,9 @@ COUNTS = ("planned", "delivered", "failed", "replaced")
 Counts = tuple[int, int, int, int, int]
 """The progress of an epoch: the number of recorded batches (handed out, or lost as a whole), then the numbers of their
 samples that were planned, delivered, left out because they could not be made, and delivered in place of others."""
+
+NOTHING_LEFT_SECONDS = 30.0
+"""Seconds after which a warning says that batches are made, and none has a sample left."""
 
 NO_TRANSPORTS = dict.fromkeys(("slots", "socket", "store", "message", "memory"), 0)
 """The number of batches by each way to the consumer, before the first."""
@@ -42,6 +47,8 @@ class Accounting:
     gap: bool = False  # whether a batch before the last may be lost
     _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was recorded,
     _by: int = 0  # and the thread that recorded it
+    _empty_since: tuple[float, int] | None = None  # time and number of the first of the latest batches with no samples
+    _warned_of_nothing: bool = False
 
     @property
     def batches(self) -> int:
@@ -85,10 +92,28 @@ class Accounting:
             )
         if transport:
             self.transports[transport] += 1
+            self._empty_since = None
+        else:
+            self._warn_of_nothing_left(batches)
         self._before, self._by = before, threading.get_ident()
         self.counts = (
             batches + 1, of_planned + planned, of_delivered + delivered, of_failed + failed, of_replaced + replaced
         )  # fmt: skip
+
+    def _warn_of_nothing_left(self, number: int) -> None:
+        """Warn, once an epoch, if none of the batches of the last half minute was handed out."""
+        if self._empty_since is None:
+            self._empty_since = monotonic(), number
+            return
+        since, first = self._empty_since
+        if monotonic() - since > NOTHING_LEFT_SECONDS and not self._warned_of_nothing:
+            self._warned_of_nothing = True
+            warn_consumer(
+                f"no sample was left of the {number + 1 - first} batches from batch {first} on, for "
+                f"{NOTHING_LEFT_SECONDS:.0f} s; a lazy filter keeps none of them: look at its predicate, and whether "
+                f"the source ever ends",
+                StallWarning,
+            )
 
     def take_back(self, since: Counts) -> None:
         """Undo the last batch that this thread recorded after `since`: it did not reach the loop.
