@@ -324,8 +324,9 @@ class compose(Operation):
                     f"on={alike[0]!r}, or pass compose(..., image={alike[0]!r})"
                 )
         moving = next((operation for operation in self.operations if not operation.keeps_points), None)
-        size = getattr(parts[place], "shape", ())[:3]
-        beside = [key for key in others if len(size) == 3 and getattr(parts[key], "shape", ())[:3] == size]
+        own, shapes = getattr(parts[place], "shape", ()), {key: getattr(parts[key], "shape", ()) for key in others}
+        # Columns of the same shape may be other views, of which only the first changes.
+        beside = [key for key in others if len(own) > 2 and shapes[key][:3] == own[:3] and shapes[key] != own]
         if moving is not None and beside:
             raise MapCallError(
                 f"column {named[beside[0]]!r} has the height and width of the images, and {type(moving).__name__} "
