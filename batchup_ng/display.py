@@ -10,7 +10,7 @@ import functools
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ MAX_NODES = 40
 
 MAX_ITEMS = 8
 """The most parts of a node, columns of a source, or numbers of a list that are shown."""
+
+SHOWN_ROWS = 3
+"""The most samples that are named."""
 
 MAX_VALUE_CHARS = 60
 """The most characters of a name or value that are shown."""
@@ -68,6 +71,18 @@ def in_seconds(seconds: float) -> str:
     ('2.34 ms', '2.35 s')
     """
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def rows_in_words(rows: Sequence[Any], names: Iterable[str | None] = ()) -> str:
+    """Return the names of some samples, or their rows if none has a name. Only the first ones are named.
+
+    >>> rows_in_words([4, 9]), rows_in_words([4], ["cat.png"]), rows_in_words(range(5))
+    ('rows 4, 9', 'cat.png', 'rows 0, 1, 2 and 2 more')
+    """
+    known = [name for name in itertools.islice(names, SHOWN_ROWS) if name]
+    shown = known or [str(row) for row in rows[:SHOWN_ROWS]]
+    more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
+    return ("" if known else "row " if len(rows) == 1 else "rows ") + ", ".join(shown) + more
 
 
 def progress_bar() -> Callable[..., Any] | None:

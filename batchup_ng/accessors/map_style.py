@@ -14,8 +14,10 @@ import numpy as np
 
 from ..batch import is_masked
 from ..batch_layout import copied, finished
+from ..display import rows_in_words
 from ..errors import ArgumentTypeError, SampleReadError
 from ..memory.leases import FRESH
+from ..meters.stopwatch import READ, in_groups, name_slowest
 from .base import checked_rows, chosen_rows
 
 SCALARS = (bool, int, float, complex, np.generic)
@@ -79,7 +81,9 @@ class MapStyle:
     def _samples(self, rows: list[int]) -> Sequence[Any]:
         at_once = getattr(self.dataset, "__getitems__", None)
         if at_once is None or not rows:
-            return [self.dataset[row] for row in rows]
+            found = [self.dataset[row] for group in in_groups(rows, len(rows), READ) for row in group]
+            name_slowest(lambda first, end, _: rows_in_words(rows[first:end]))
+            return found
         samples = at_once(rows)
         if not isinstance(samples, (list, tuple)) or len(samples) != len(rows):
             what = f"{len(samples)} samples" if isinstance(samples, (list, tuple)) else f"a {type(samples).__name__}"

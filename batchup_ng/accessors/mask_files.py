@@ -16,7 +16,7 @@ from .image_decoding import header_size, stored_values
 from .own_rows import OwnRows
 from .packed_paths import packed_paths
 from .pictures import unreadable
-from .spreading import spread
+from .spreading import spread_rows
 from .storage.open_file import regular
 
 
@@ -59,7 +59,7 @@ class MaskFiles(OwnRows):
         def read(place: int) -> None:
             masks[place] = self._mask(several[place])
 
-        spread(read, len(several))
+        spread_rows(read, several, self.sample_name)
         return masks[0] if isinstance(chosen, int) else masks
 
     def size(self, row: int) -> tuple[int, int] | None:

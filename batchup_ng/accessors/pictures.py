@@ -20,7 +20,7 @@ from .base import checked_rows, chosen_rows
 from .crops import CROPS, CenterCrop, RandomResizedCrop
 from .image_decoding import CHANNELS, RESIZE_FILTERS, Decoding, opencv, simplejpeg
 from .own_rows import PICTURE_ADVICE, PictureRows
-from .spreading import spread
+from .spreading import spread_rows
 
 PicturesType = TypeVar("PicturesType", bound="Pictures")
 
@@ -170,7 +170,7 @@ class Pictures(PictureRows):
         drawn: Any = [None] * len(rows)
         if crop is not None and crop.draws:
             drawn = (SampleRng(0, numbers) if rng is None else rng).random(crop.draws)
-        encoded = self._encoded(numbers.tolist())
+        encoded = self._encoded(listed := numbers.tolist())
         sized = self._decoding.size is not None and out.shape[1:] == self.shape[1:]
         straight = sized and out.dtype == np.uint8 and out.flags.c_contiguous and out.flags.writeable
 
@@ -186,7 +186,7 @@ class Pictures(PictureRows):
                 )
             out[place] = picture
 
-        spread(read, len(rows))
+        spread_rows(read, listed, self.sample_name)
 
     def read_encoded(self, rows: Sequence[int]) -> list[bytes]:
         """Return the images `rows`, none negative, encoded as they are stored, regardless of the options.
@@ -220,7 +220,7 @@ class Pictures(PictureRows):
         def read(place: int) -> None:
             pictures[place] = self._picture(rows[place], encoded[place]).astype(self._dtype)
 
-        spread(read, len(rows))
+        spread_rows(read, rows, self.sample_name)
         return pictures
 
     def _picture(self, row: int, encoded: Any, drawn: Any = None, out: np.ndarray | None = None) -> np.ndarray:

@@ -7,8 +7,12 @@ thread that spreads its work takes part in it. It returns when all of the work i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Protocol
+
+from ..display import rows_in_words
+from ..meters import stopwatch
 
 lender = threading.local()
 """Its ``lend`` is the method of the pool whose task this thread runs: a function of (work, most threads)."""
@@ -22,6 +26,26 @@ class Borrowed(Protocol):
 
     def result(self) -> Any:
         """Wait until it is done; raise an error if it was given up."""
+
+
+def spread_rows(work: Callable[[int], None], rows: Sequence[int], name: Callable[[int], str | None]) -> None:
+    """Call `work` with the place of each of the rows of an accessor, as :func:`spread` does. Time each call.
+
+    `name` returns the name of a row. The slowest of them gets it among the measurements.
+    """
+    if not stopwatch.is_running():
+        spread(work, len(rows))
+        return
+    seconds = [0.0] * len(rows)
+
+    def timed(place: int) -> None:
+        began = monotonic()
+        work(place)
+        seconds[place] = monotonic() - began
+
+    spread(timed, len(rows))
+    stopwatch.note_slowest(stopwatch.READ, seconds, len(rows))
+    stopwatch.name_slowest(lambda first, end, _: rows_in_words(rows[first:end], map(name, rows[first:end])))
 
 
 def spread(work: Callable[[int], None], n: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..meters.batch_times import BatchTimes, Meter, Step, made_between, values_of
-from ..meters.stopwatch import PACKING, Made
+from ..meters.stopwatch import PACKING, Made, Slowest
 
 ENOUGH_OF_AN_EPOCH = 30
 """Number of batches of the latest epoch from which the earlier epochs do not count."""
@@ -89,6 +89,7 @@ class Evidence:
         begin, end: When the first of them was asked for and the last taken.
         setting: Facts that are not times.
         alone: The times of a batch of a copy; None if nothing was tried.
+        slowest: The slowest sample of each batch in which samples were timed, by the place of the batch.
     """
 
     wait: np.ndarray
@@ -114,6 +115,7 @@ class Evidence:
     overlap: np.ndarray
     setting: Setting
     alone: Alone | None = None
+    slowest: dict[int, Slowest] = dataclasses.field(default_factory=dict)
 
     @property
     def interval(self) -> float:
@@ -192,6 +194,7 @@ def gathered(
         overlap=overlap,
         setting=setting,
         alone=alone,
+        slowest={place: Slowest(*how.slowest) for place, how in enumerate(made) if how.slowest is not None},
     )
 
 

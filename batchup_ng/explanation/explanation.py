@@ -16,7 +16,12 @@ from .model import mean
 from .verdict import CAUSES, QUEUED, Verdict, judged
 
 SLOWEST = 5
-"""Number of slow batches that are listed."""
+"""Number of slow batches, and of slow samples, that are listed."""
+
+VALUES = (
+    "wait_share", "seconds_per_batch", "step_seconds", "batches", "stages", "slowest", "slowest_samples", "ruled_out"
+)  # fmt: skip
+"""Attributes that are plain values."""
 
 RULED_OUT_BELOW = 0.5
 """A cause is ruled out if its figure is below this share of the least figure of a true cause."""
@@ -37,6 +42,11 @@ class Explanation:
         advice: At most three changes. The first ones answer the verdict. Each has its predicted gain.
         stages: Milliseconds of each stage, by name: a dict with ``"mean"``, ``"p50"`` and ``"p99"``.
         slowest: The five batches that took a worker longest: a dict with epoch, number, seconds, and samples in words.
+        slowest_samples: The five samples that took a step longest, at most one of each batch: a dict with the sample in
+            words (its name, or its row), its seconds, the typical seconds of the others in its batch, the step
+            (``"read"`` or the name of a map), and epoch and number of the batch. Only steps that make one sample after
+            the other time them: ``map_samples``, lazy filters, image files, map-style data sets. Samples below 1 ms are
+            left out. Samples that take less than 100 µs are timed several together.
         ruled_out: Causes that the measurements exclude, in words, with the reason.
         batches: Number of batches that the figures describe.
     """
@@ -51,16 +61,14 @@ class Explanation:
         self.advice: list[Advice] = advised(evidence, self.verdict)
         self.stages = _stages(evidence)
         self.slowest = _slowest(evidence, name_of)
+        self.slowest_samples = _slowest_samples(evidence)
         self.ruled_out = _ruled_out(evidence, self.verdict)
         self.tried = ""  # how an advice was tried, in words
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, which JSON can hold; None for what is not known."""
         evidence = self._evidence
-        told = {
-            name: getattr(self, name)
-            for name in ("wait_share", "seconds_per_batch", "step_seconds", "batches", "stages", "slowest", "ruled_out")
-        }
+        told = {name: getattr(self, name) for name in VALUES}
         of_loop = {"loop_cpus": evidence.loop_cpu, "loop_queued_share": evidence.loop_queued}
         told |= {"verdict": self.verdict._asdict(), "advice": [each._asdict() for each in self.advice]}
         told |= {"busy_share": evidence.busy_share, "ready_mean": evidence.ready_mean, **of_loop}
@@ -103,6 +111,15 @@ def _slowest(evidence: Evidence, name_of: Callable[[int, int], str] | None) -> l
         epoch, number = int(evidence.epoch[k]), int(evidence.number[k])
         samples = "" if name_of is None else name_of(epoch, number)
         told.append({"epoch": epoch, "number": number, "seconds": float(evidence.make[k]), "samples": samples})
+    return told
+
+
+def _slowest_samples(evidence: Evidence) -> list[dict[str, Any]]:
+    told = []
+    for k, slowest in sorted(evidence.slowest.items(), key=lambda each: -each[1].seconds)[:SLOWEST]:
+        batch = {"epoch": int(evidence.epoch[k]), "number": int(evidence.number[k])}
+        of = {"sample": slowest.names, "seconds": slowest.seconds, "typical": slowest.typical, "step": slowest.step}
+        told.append({**of, **batch})
     return told
 
 

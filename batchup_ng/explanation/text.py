@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..display import in_seconds
+from ..meters.stopwatch import READ
 from . import model
 from .evidence import Evidence
+from .verdict import SLOW
 
 WIDTH = 36
 """Number of characters of the name of a stage."""
@@ -40,9 +42,22 @@ def lines(told: Any, evidence: Evidence) -> Iterator[str]:
         for each in told.slowest:
             samples = f", {clean(each['samples'])}" if each["samples"] else ""
             yield f"  epoch {each['epoch']}, batch {each['number']}: {in_seconds(each['seconds'])}{samples}"
+    yield from _slow_samples(told)
     if told.ruled_out:
         yield "Ruled out:"
         yield from (f"  {cause}: {why}" for cause, why in told.ruled_out.items())
+
+
+def _slow_samples(told: Any) -> Iterator[str]:
+    slow = [each for each in told.slowest_samples if each["seconds"] > SLOW * each["typical"]]
+    if not slow:
+        return
+    yield "Slowest samples:"
+    for each in slow:
+        step = "reading" if each["step"] == READ else f"map {clean(each['step'])}"
+        others = f"the others of its batch {in_seconds(each['typical'])}"
+        batch = f"epoch {each['epoch']}, batch {each['number']}"
+        yield f"  {clean(each['sample'])}: {in_seconds(each['seconds'])} in {step}, {others} ({batch})"
 
 
 def _advice(told: Any) -> Iterator[str]:

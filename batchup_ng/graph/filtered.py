@@ -25,6 +25,7 @@ from ..columns import column_names, keys_in, with_places
 from ..error_context import function_name
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from ..memory.leases import FRESH, Buffers
+from ..meters.stopwatch import in_groups
 from ..randomness import BatchKey
 from ..sampling.plans.rows import planned_samples
 from .map import MapNode, call
@@ -94,6 +95,7 @@ class FilterNode(MapNode):
         batch = as_batch(batch)
         planned = planned_samples(rows, batch) if before is None else len(before)
         decided = self._apply(lambda batch, *_: self._decided(batch), batch, key, planned)
+        self._name_slowest(rows, before)
         kept = np.flatnonzero(decided)
         left = _left(batch, kept, len(decided), buffers)
         if len(kept) == len(decided) or len(decided) != planned:  # a map below changed their number
@@ -107,7 +109,7 @@ class FilterNode(MapNode):
     def _decided(self, batch: Any) -> np.ndarray:
         """Return whether each sample of the batch is kept: ``(n,) bool``."""
         shown = copied(batch if self._names is None else in_places(batch, self._names))  # the predicate may write to it
-        decided = np.array(decisions(self.fn, shown, self.on, batch), bool)
+        decided = np.array(decisions(self.fn, shown, self.on, batch, self.name_in_meters), bool)
         if nests.lengths(batch) - {len(decided)}:
             raise MapResultError(
                 f"filter by {function_name(self.fn)!r} needs batches with one row for each sample in each array, and "
@@ -132,10 +134,14 @@ def in_places(batch: Any, names: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([batch[key] for key in keys_in(batch, names)])
 
 
-def decisions(predicate: Callable[..., Any], shown: Any, on: Any, batch: Any) -> list[bool]:
-    """Return whether `predicate` keeps each sample of `batch`. It gets the columns `shown`, chosen by ``on=``."""
+def decisions(predicate: Callable[..., Any], shown: Any, on: Any, batch: Any, step: str = "") -> list[bool]:
+    """Return whether `predicate` keeps each sample of `batch`. It gets the columns `shown`, chosen by ``on=``.
+
+    `step` is its name among measurements.
+    """
     try:
-        return [_decision(predicate, sample) for sample in nests.samples_of(shown)]
+        groups = in_groups(nests.samples_of(shown), nests.length(shown), step)
+        return [_decision(predicate, sample) for group in groups for sample in group]
     except MapCallError as error:
         raise error if on is None else with_on(error, on, batch, (predicate,)) from None
 

@@ -21,10 +21,10 @@ from ..columns import MappedColumns, column_names, form_like, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from ..memory.leases import Buffers
-from ..meters.stopwatch import map_name, note
+from ..meters.stopwatch import in_groups, map_name, name_slowest, note
 from ..randomness import BatchKey
-from ..sampling.plans.rows import planned_samples
-from .node import Classes, Node, Streaming, Traits, stacks
+from ..sampling.plans.rows import planned_samples, take_rows, whole_samples
+from .node import Classes, Node, Streaming, Traits, rows_named, stacks
 from .wrapped import SameOrderNode
 from .wrong_calls import COLLATE, SAMPLE_MAP, check_call, with_on
 
@@ -179,6 +179,17 @@ class MapNode(SameOrderNode):
             return as_batch(batch), None, key, planned_samples(rows, batch)
         return as_batch(batch), kept, key.part(kept), len(kept)
 
+    def _name_slowest(self, rows: Any, kept: np.ndarray | None = None) -> None:
+        """Name the sample for which this map took longest. `kept` are the places of the samples that filters left."""
+
+        def names(first: int, end: int, n: int) -> str:
+            places = np.arange(whole_samples(rows)[0]) if kept is None else kept
+            if len(places) != n:
+                return ""  # a map below changed the number of samples
+            return rows_named(self.source, take_rows(rows, places[first:end]))
+
+        name_slowest(names)
+
     def _apply(self, make: Callable[..., Any], batch: Any, key: BatchKey, planned: int) -> Any:
         """Return `make(batch, key, planned)`. Note how long it took. Add the map's name to an exception."""
         began = monotonic()
@@ -260,24 +271,38 @@ class SampleMapNode(MapNode):
     _makes_samples = True
     _kinds_of_rng = (None, "sample")
 
+    def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
+        made = super().read(rows, key, buffers)
+        self._name_slowest(rows)
+        return made
+
+    def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
+        made, kept = super().read_kept(rows, key, buffers)
+        self._name_slowest(rows, kept)
+        return made, kept
+
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         if self._after_filter:
-            left, _, key, planned = self._left(rows, key, buffers)
-            return [] if left is NOTHING_LEFT else list(self._apply(self._samples, left, key, planned))
-        batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
-        samples: list[Any] = self._apply(self._samples, batch, key, planned_samples(rows, batch))
+            left, kept, key, planned = self._left(rows, key, buffers)
+            samples = [] if left is NOTHING_LEFT else list(self._apply(self._samples, left, key, planned))
+        else:
+            kept, batch = None, as_batch(self.source.read(rows, key.child(0), buffers.scratch))
+            samples = self._apply(self._samples, batch, key, planned_samples(rows, batch))
+        self._name_slowest(rows, kept)
         return samples
 
     def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         return nests.batch_of(self._samples(batch, key, planned))
 
     def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
+        n = nests.length(batch)
         if self.rng is None:
-            samples = [call(self.fn, sample, kind=SAMPLE_MAP) for sample in nests.samples_of(batch)]
+            groups = in_groups(nests.samples_of(batch), n, self.name_in_meters)
+            samples = [call(self.fn, sample, kind=SAMPLE_MAP) for group in groups for sample in group]
         else:
-            rngs = key.sample_rng(nests.length(batch), planned).generators()
-            pairs = zip(nests.samples_of(batch), rngs, strict=True)
-            samples = [call(self.fn, one, {"rng": rng}, kind=SAMPLE_MAP) for one, rng in pairs]
+            rngs = key.sample_rng(n, planned).generators()
+            pairs = in_groups(zip(nests.samples_of(batch), rngs, strict=True), n, self.name_in_meters)
+            samples = [call(self.fn, one, {"rng": rng}, kind=SAMPLE_MAP) for group in pairs for one, rng in group]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")

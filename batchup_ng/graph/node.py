@@ -17,13 +17,13 @@ import numpy as np
 
 from .. import batch as nests
 from ..batch import as_batch
-from ..display import Shown, arguments
+from ..display import SHOWN_ROWS, Shown, arguments, rows_in_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.leases import BufferPool, Buffers
 from ..randomness import BatchKey, OrderKey
 from ..sampling.plans.drawn import ANY_ORDER, DrawnKey, listed_epoch
 from ..sampling.plans.epoch import BatchesPlan, BatchPlan, Reached, SamplesPlan, Shard
-from ..sampling.plans.rows import RowPlan
+from ..sampling.plans.rows import RowPlan, one_row, take_rows, whole_samples
 
 NEEDS_NUMBERS = (
     "cannot be indexed, nor have concat, filter, mix, sample, split, subset, with_column of an array, with_index or zip"
@@ -424,6 +424,14 @@ def numbered_length(name: str, node: Node) -> int:
     if n is None or n == math.inf:
         raise ArgumentError(f"{name} has an epoch that never ends, so its samples cannot be numbered; give it an end")
     return int(n)
+
+
+def rows_named(node: Node, rows: Any) -> str:
+    """Return the names of the samples of `rows`, or the rows, in words."""
+    n, _ = whole_samples(rows)
+    each = [take_rows(rows, np.array([place])) for place in range(min(n, SHOWN_ROWS))]
+    listed = [*map(one_row, each), *[None] * (n - len(each))]
+    return rows_in_words(listed, map(node.sample_name, each))
 
 
 def samples_in_words(node: Node) -> str:

@@ -26,7 +26,7 @@ from ..explanation.evidence import FEWEST, Alone, Setting, gathered
 from ..faults.policy import RAISE
 from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
-from ..graph.node import Node
+from ..graph.node import Node, rows_named
 from ..memory.budget import BUDGET
 from ..memory.leases import BufferPool
 from ..meters.cpu import timed
@@ -51,9 +51,6 @@ MOST_TRIED, MOST_SEEN, TRIAL_SECONDS = 8, 64, 0.5
 
 TRIED_SECONDS = 5.0
 """Seconds for which an advice is tried, without the start of workers."""
-
-SHOWN_NAMES = 3
-"""Number of samples of a slow batch that are named."""
 
 
 def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = False) -> Explanation:
@@ -94,7 +91,7 @@ def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = Fals
             plan = _plan_of(source, options, epoch)
             rows = None if plan is None else plan[number].rows
             if isinstance(rows, np.ndarray):
-                return _names(source, rows)
+                return rows_named(source, rows)
         return ""
 
     try:
@@ -204,11 +201,3 @@ def _can_cache(source: Node) -> bool:
     if isinstance(source, ArraysNode):
         return can_cache(source.data)
     return bool(source.children()) and all(map(_can_cache, source.children()))
-
-
-def _names(source: Any, rows: np.ndarray) -> str:
-    names = [source.sample_name(rows[i : i + 1]) for i in range(min(SHOWN_NAMES, len(rows)))]
-    known = [name for name in names if name]
-    shown = known or list(map(str, rows[:SHOWN_NAMES].tolist()))
-    more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
-    return ("" if known else "rows ") + ", ".join(shown) + more

@@ -27,15 +27,18 @@ def measured(work: float = 0.0) -> Made:
     return made
 
 
-@given(st.tuples(numbers, numbers, numbers, numbers, st.integers(-1, 2**62), st.dictionaries(names, numbers)))
-def test_what_is_packed_comes_back(times: tuple[float, float, float, float, int, dict[str, float]]) -> None:
+slowest = st.none() | st.tuples(st.floats(1e-9, allow_nan=False), numbers, names, names)
+
+
+@given(st.tuples(numbers, numbers, numbers, numbers, st.integers(-1, 2**62), st.dictionaries(names, numbers), slowest))
+def test_what_is_packed_comes_back(times: stopwatch.Measured) -> None:
     assert Made.of(stopwatch.packed(times)) == Made.of(times) == times
     assert stopwatch.packed(None) == b""
     assert Made.of(b"") is Made.of(None) is None
 
 
 def test_a_cpu_time_that_was_not_measured_stays_unknown() -> None:
-    made = Made.of(stopwatch.packed((1.0, 2.0, math.nan, math.nan, 3, {})))
+    made = Made.of(stopwatch.packed((1.0, 2.0, math.nan, math.nan, 3, {}, None)))
     assert made is not None
     assert math.isnan(made.cpu)
 
@@ -90,6 +93,66 @@ def test_only_so_many_names_are_kept() -> None:
     assert made is not None
     assert len(made.maps) == MOST_MAPS
     assert made.maps["0"] == 2.0
+
+
+@given(st.integers(1, 300), st.floats(1e-9, 1.0))
+def test_a_loop_over_groups_is_one_over_the_items(n: int, latest: float) -> None:
+    assert [item for group in stopwatch.in_groups(range(n), n, "step") for item in group] == [*range(n)]
+    begun = stopwatch.begin()
+    stopwatch._of_thread.watch.seconds = latest
+    groups = [list(group) for group in stopwatch.in_groups(range(n), n, "step")]
+    stopwatch.end(begun)
+    assert [item for group in groups for item in group] == [*range(n)]
+    sizes = {len(group) for group in groups[:-1]}
+    assert len(sizes) <= 1
+    if sizes:  # a group takes long enough for two looks at the clock, and is no longer than need be
+        (size,) = sizes
+        assert size * latest / n >= 0.999 * stopwatch.WORTH
+        assert size == 1 or (size - 1) * latest / n < stopwatch.WORTH
+    else:
+        assert n == 1 or latest < 2 * stopwatch.WORTH
+
+
+def slowest_of(seconds: list[float], *, named: bool = True) -> stopwatch.Slowest | None:
+    """Return what is kept of a batch whose samples took these times."""
+    begun = stopwatch.begin()
+    stopwatch._of_thread.watch.seconds = math.inf
+    for group in stopwatch.in_groups(seconds, len(seconds), "a step"):
+        for each in group:
+            time.sleep(each)
+    if named:
+        stopwatch.name_slowest(lambda first, end, n: f"{first} to {end} of {n}")
+    stopwatch.end(begun)
+    found = Made.of(stopwatch.packed(stopwatch.taken())).slowest  # type: ignore[union-attr]
+    return None if found is None else stopwatch.Slowest(*found)
+
+
+def test_the_slowest_sample_is_kept_with_its_name() -> None:
+    found = slowest_of([0.0, 0.0, 0.05, 0.0])
+    assert found is not None
+    assert (found.step, found.names) == ("a step", "2 to 3 of 4")
+    assert found.seconds >= 0.05 > found.typical
+    assert slowest_of([0.0, 0.05], named=False) is None
+
+
+def test_samples_that_take_less_than_a_millisecond_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch, "QUICK", math.inf)  # seconds, which no machine is too busy for
+    assert slowest_of([0.0, 0.0]) is None
+
+
+def test_the_slowest_of_several_steps_is_kept_and_a_name_that_fails_costs_nothing() -> None:
+    begun = stopwatch.begin()
+    stopwatch.note_slowest("one", [0.1, 0.3], 2)
+    stopwatch.name_slowest(lambda first, end, n: "known")
+    stopwatch.note_slowest("other", [0.2, 0.1], 2)
+    stopwatch.name_slowest(lambda first, end, n: "never asked")
+    inner = stopwatch.begin()
+    stopwatch.note_slowest("inner", [9.0], 1)
+    stopwatch.name_slowest(lambda first, end, n: str(1 // 0))
+    stopwatch.end(inner)
+    assert Made.of(stopwatch.taken()).slowest is None  # type: ignore[union-attr]
+    stopwatch.end(begun)
+    assert Made.of(stopwatch.taken()).slowest == (0.3, pytest.approx(0.1), "one", "known")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import batchup_ng as bu
 from batchup_ng.explanation.verdict import CAUSES
@@ -268,3 +269,83 @@ def test_slow_batches_say_how_many_rows_more_they_have() -> None:
             first = 7 // size * size
             rows = ", ".join(map(str, range(first, first + min(size, 3))))
             assert loader.explain(trial=False).slowest[0]["samples"] == f"rows {rows}{more}"
+
+
+SLOW_ROW = 77
+
+
+class Naps(bu.ImageFiles):
+    """Image files of which one takes long to read."""
+
+    def _opened(self, encoded: str) -> Any:
+        time.sleep(0.06 if encoded.endswith(f"{SLOW_ROW}.png") else 0.0)
+        return super()._opened(encoded)
+
+
+class Items:
+    """A map-style data set of which one sample takes long."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, row: int) -> int:
+        time.sleep(0.06 if row == SLOW_ROW else 0.0002)
+        return row
+
+
+def slow_sample(x: int) -> tuple[int]:
+    time.sleep(0.06 if x == SLOW_ROW else 0.0002)
+    return (x,)
+
+
+def not_few(x: int) -> bool:
+    return x >= 13
+
+
+def seldom(x: int) -> bool:
+    return bool(slow_sample(x)) and x % 3 < 2
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A hundred image files."""
+    folder = tmp_path_factory.mktemp("pictures")
+    paths = [folder / f"{number:03}.png" for number in range(100)]
+    for path in paths:
+        Image.new("L", (2, 2)).save(path)
+    return [str(path) for path in paths]
+
+
+def test_the_slowest_sample_has_its_name(pool: AbstractWorkerPool, pictures: list[str]) -> None:
+    numbers = bu.ArrayDataSource({"x": np.arange(100)})
+    named = bu.ArrayDataSource([np.arange(100), bu.ImageFiles(pictures, 2)])
+    items = bu.ArrayDataSource([bu.MapStyle(Items())])
+    row, path = f"row {SLOW_ROW}", pictures[SLOW_ROW]
+    for source, step, sample in (
+        (bu.ArrayDataSource([Naps(pictures, size=2)]), "read", path),
+        (bu.ArrayDataSource([Naps(pictures)]), "read", path),
+        (items, "read", row),
+        (numbers.map_samples(slow_sample, on="x"), "slow_sample", row),
+        (named.map_samples(slow_sample, on=0), "slow_sample", path),
+        (numbers.filter(not_few, lazy=True, on="x").map_samples(slow_sample, on="x"), "slow_sample", row),
+        (numbers.filter(seldom, lazy=True, on="x"), "seldom", row),
+        (bu.ArrayDataSource([np.arange(100)]).map_samples(slow_sample).collate(np.array), "slow_sample", row),
+    ):
+        with bu.Loader(source, 9, shuffle=3, pool=pool) as loader:
+            for _ in loader:
+                pass
+            told = loader.explain(trial=False)
+        slowest = told.slowest_samples[0]
+        assert (slowest["sample"], slowest["step"]) == (sample, step)
+        assert slowest["seconds"] >= 0.06 > slowest["typical"]
+        (line,) = [line for line in str(told).splitlines() if line.startswith(f"  {sample}: ")]
+        assert f"batch {slowest['number']})" in line
+        assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["slowest_samples"][0] == slowest
+
+
+def test_samples_that_maps_below_multiply_have_no_name() -> None:
+    source = bu.ArrayDataSource([np.arange(100)]).map(lambda x: (np.repeat(x, 2),), resizes=True)
+    with bu.Loader(source.map_samples(slow_sample), 9, pool="serial") as loader:
+        for _ in loader:
+            pass
+        assert loader.explain(trial=False).slowest_samples == []
