@@ -89,6 +89,7 @@ class Evidence:
         begin, end: When the first of them was asked for and the last taken.
         setting: Facts that are not times.
         alone: The times of a batch of a copy; None if nothing was tried.
+        headroom: Time of a step of the loop with one batch handed out again; NaN if that was not measured.
         slowest: The slowest sample of each batch in which samples were timed, by the place of the batch.
     """
 
@@ -115,6 +116,7 @@ class Evidence:
     overlap: np.ndarray
     setting: Setting
     alone: Alone | None = None
+    headroom: float = math.nan
     slowest: dict[int, Slowest] = dataclasses.field(default_factory=dict)
 
     @property
@@ -194,6 +196,7 @@ def gathered(
         overlap=overlap,
         setting=setting,
         alone=alone,
+        headroom=meter.headroom,
         slowest={place: Slowest(*how.slowest) for place, how in enumerate(made) if how.slowest is not None},
     )
 

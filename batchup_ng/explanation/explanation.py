@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,21 @@ RULED_OUT_BELOW = 0.5
 """A cause is ruled out if its figure is below this share of the least figure of a true cause."""
 
 
+class Headroom(NamedTuple):
+    """What the loop would gain if data cost nothing.
+
+    Attributes:
+        seconds: Time of a step of the loop with a batch that is there.
+        share: Share of the present time from one batch to the next that it would save, 0 to 1.
+        measured: Whether ``watch(..., headroom=n)`` measured the steps with one batch handed out again. If not, it
+            is the time of the loop's own steps, from each batch to the request for the next, while workers make others.
+    """
+
+    seconds: float
+    share: float
+    measured: bool
+
+
 class Explanation:
     """Why a loop waits for its batches, or that it does not. ``print`` it, or read its attributes.
 
@@ -37,6 +52,7 @@ class Explanation:
         wait_share: Share of the time that the loop spent in ``next``, 0 to 1.
         seconds_per_batch: Time from one batch to the next.
         step_seconds: Time of the loop between two batches. Without waits, a batch would take this time.
+        headroom: What the loop would gain if data cost nothing: seconds, share and whether it was measured apart.
         verdict: The cause in one word and one sentence, with a confidence: ``"high"`` if a simulation with the measured
             times agrees with the measured time of a batch to 25 %, otherwise ``"fair"`` or ``"low"``.
         advice: At most three changes. The first ones answer the verdict. Each has its predicted gain.
@@ -57,6 +73,7 @@ class Explanation:
         self.seconds_per_batch = evidence.interval
         self.step_seconds = mean(evidence.step)
         self.batches = len(evidence.step)
+        self.headroom = _headroom(evidence)
         self.verdict: Verdict = judged(evidence)
         self.advice: list[Advice] = advised(evidence, self.verdict)
         self.stages = _stages(evidence)
@@ -70,6 +87,7 @@ class Explanation:
         evidence = self._evidence
         told = {name: getattr(self, name) for name in VALUES}
         of_loop = {"loop_cpus": evidence.loop_cpu, "loop_queued_share": evidence.loop_queued}
+        told["headroom"] = self.headroom._asdict()
         told |= {"verdict": self.verdict._asdict(), "advice": [each._asdict() for each in self.advice]}
         told |= {"busy_share": evidence.busy_share, "ready_mean": evidence.ready_mean, **of_loop}
         return _plain({**told, "setting": evidence.setting._asdict()})  # type: ignore[no-any-return]
@@ -86,6 +104,12 @@ class Explanation:
             OSError: the file cannot be written.
         """
         page.write(self, path)
+
+
+def _headroom(evidence: Evidence) -> Headroom:
+    measured = not math.isnan(evidence.headroom)
+    seconds = evidence.headroom if measured else mean(evidence.step)
+    return Headroom(seconds, max(0.0, 1.0 - seconds / max(evidence.interval, 1e-9)), measured)
 
 
 def _stages(evidence: Evidence) -> dict[str, dict[str, float]]:

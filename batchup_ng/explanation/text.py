@@ -29,6 +29,9 @@ def lines(told: Any, evidence: Evidence) -> Iterator[str]:
     yield f"{told.verdict.sentence} (confidence: {told.verdict.confidence})"
     if evidence.first_wait > 10 * told.seconds_per_batch:
         yield f"The first batch of all came after {in_seconds(evidence.first_wait)}."
+    if told.headroom.measured:
+        gain = f"{told.headroom.share:.0%} less than now (measured with one batch again)"
+        yield f"If data cost nothing, a batch would come each {in_seconds(told.headroom.seconds)}, {gain}."
     yield ""
     yield from _advice(told)
     yield ""

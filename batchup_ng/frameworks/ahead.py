@@ -29,7 +29,7 @@ from typing import Any
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.iterator_views import IteratorView, broken_off, progress_of, reason
 from ..data_source.epoch.state_file import write_state
-from ..errors import ArgumentTypeError, ReentrantIteration, StateError
+from ..errors import ArgumentError, ArgumentTypeError, ReentrantIteration, StateError
 from ..signals import InterruptsHeld
 from ..work_pool.prefetch_buffer import check_process
 
@@ -81,6 +81,11 @@ class AheadIterator(IteratorView):
         waiting: Callable[[Callable[[int], Any], int], Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(iterator)
+        if getattr(iterator, "hands_out_again", False):
+            raise ArgumentError(
+                "watch(..., headroom=) must watch what your own loop iterates over, not what an adapter reads ahead; "
+                "call watch(to_torch(loader), headroom=16)"
+            )
         self._convert = convert
         self._depth = depth
         self._always = always

@@ -101,7 +101,8 @@ class Meter:
             ``next`` of the loop, or of a thread ahead of it.
         handed_out: If a thread converts batches ahead of the loop: when the loop asked for a batch, when it got it, and
             whether it was the first of an iterator.
-        pauses: Begin and end of explanations, which are no work of the loop.
+        pauses: Begin and end of explanations, and of steps with one batch again, which are no steps of the loop.
+        headroom: Median seconds of such a step; NaN if none was measured.
     """
 
     def __init__(self, maker: object = "") -> None:
@@ -114,6 +115,7 @@ class Meter:
         self.converted: dict[str, collections.deque[float]] = {}
         self.handed_out: collections.deque[tuple[float, float, bool]] = collections.deque(maxlen=LATEST)
         self.pauses: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
+        self.headroom = math.nan
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
         living.add(self)
 
@@ -148,6 +150,11 @@ class Meter:
             self._step = threading.get_ident(), monotonic(), process_time(), queued
         if taken >= look_due and look is not None:
             look(taken)
+
+    def note_headroom(self, seconds: float, since: float, to: float) -> None:
+        """Note how long a step takes with a batch that is there, and when that was measured."""
+        self.headroom, self._step = seconds, None
+        self.pauses.append((since, to))
 
     def add_converted(self, name: str, seconds: float) -> None:
         """Add the time that a function after the pool took for a batch."""

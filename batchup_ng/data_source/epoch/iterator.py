@@ -292,6 +292,11 @@ class BatchIterator(Iterator[Any]):
         return self._runner.flow_id
 
     @property
+    def is_requested(self) -> bool:
+        """Whether the caller has listed the batches, by their numbers."""
+        return self._epoch.requested is not None
+
+    @property
     def made_of(self) -> tuple[Any, Any]:
         """The node of the source, and the options of the epoch."""
         return self._epoch.node, self._epoch.options
