@@ -268,6 +268,10 @@ class ClusterError(BatchupError, RuntimeError):
     """
 
 
+class RankTimeout(BatchupError, TimeoutError):
+    """Other ranks of a training did not take part in a call of all ranks within its time limit."""
+
+
 class AccountingError(BatchupError, RuntimeError):
     """The batches delivered in an epoch are not the planned ones: a bug of the library."""
 

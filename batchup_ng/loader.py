@@ -401,14 +401,23 @@ class Loader:
         return settings(self._shared, self._pool_options)
 
     @validation.known_names({})
-    def explain(self, *, trial: bool = True, try_it: bool = False) -> Explanation:
+    def explain(
+        self, *, trial: bool = True, try_it: bool = False, ranks: Any = False, timeout: float = 60.0
+    ) -> Explanation:
         """Explain what the loop waits for and what would help: print the result, an :class:`~batchup_ng.Explanation`.
 
         With `trial`, this thread makes some batches of a copy of the source, for half a second or one batch. That tells
         Python code in the maps of threads from waiting. With `try_it`, it runs the first advice with a copy for up to 5
         seconds, and a loop that sleeps. Fewer than 8 measured batches are an ``ArgumentError``.
+
+        With ``ranks=True``, the ranks of ``torch.distributed`` exchange their figures, and the explanation names the
+        straggler. Call it on all ranks: each waits for the others, for up to `timeout` seconds, and raises
+        :class:`~batchup_ng.RankTimeout` if one is missing. It is no collective operation, so the group still works
+        after that. For other launchers, `ranks` is a function that takes a list of numbers and texts, the figures of
+        this rank, and returns those of all ranks: ``MPI.COMM_WORLD.allgather``.
         """
-        return work_pool.explained(self._shared.pool_node, self._options_of(self.epoch), trial, try_it)
+        node, options = self._shared.pool_node, self._options_of(self.epoch)
+        return work_pool.explained(node, options, trial, try_it, ranks, timeout)
 
     @property
     def errors(self) -> list[Any]:

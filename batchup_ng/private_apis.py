@@ -1,4 +1,4 @@
-"""Private parts of NumPy and cloudpickle. No other module uses any. A test names the versions that have them."""
+"""Private parts of NumPy, cloudpickle and torch.distributed. No other module uses any. A test names their versions."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def set_class_state(kind: type, state: Any) -> None:
     from cloudpickle import cloudpickle
 
     cloudpickle._class_setstate(kind, state)
+
+
+def store_of_torch(distributed: Any) -> Any:
+    """Return the store by which the processes of ``torch.distributed`` made their group."""
+    return distributed.distributed_c10d._get_default_store()

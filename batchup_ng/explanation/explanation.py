@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import model, page, text
+from . import model, page, ranks, text
 from .advice import Advice, advised
 from .evidence import Evidence
 from .model import mean
+from .ranks import RankFigures, Straggler
 from .verdict import CAUSES, QUEUED, Verdict, judged
 
 SLOWEST = 5
@@ -64,6 +65,10 @@ class Explanation:
             the other time them: ``map_samples``, lazy filters, image files, map-style data sets. Samples below 1 ms are
             left out. Samples that take less than 100 µs are timed several together.
         ruled_out: Causes that the measurements exclude, in words, with the reason.
+        ranks: What each rank of a training says of its loop, if ``explain(ranks=...)`` asked them: the time of a batch,
+            the wait and the step in seconds, the cause of its wait, its host.
+        straggler: The rank that the others wait for, and whether its data or its own step is slow; None without
+            ``explain(ranks=...)``, or if there is none.
         batches: Number of batches that the figures describe.
     """
 
@@ -81,6 +86,16 @@ class Explanation:
         self.slowest_samples = _slowest_samples(evidence)
         self.ruled_out = _ruled_out(evidence, self.verdict)
         self.tried = ""  # how an advice was tried, in words
+        self.ranks: list[RankFigures] = []
+        self.straggler: Straggler | None = None
+
+    def own_figures(self, rank: int) -> RankFigures:
+        """Return the figures of this process, which is `rank`, for the other ranks."""
+        return ranks.figures_of(rank, self._evidence, self.verdict)
+
+    def compare(self, of_all: list[RankFigures]) -> None:
+        """Take the figures of all ranks."""
+        self.ranks, self.straggler = of_all, ranks.straggler(of_all)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, which JSON can hold; None for what is not known."""
@@ -89,6 +104,8 @@ class Explanation:
         of_loop = {"loop_cpus": evidence.loop_cpu, "loop_queued_share": evidence.loop_queued}
         told["headroom"] = self.headroom._asdict()
         told |= {"verdict": self.verdict._asdict(), "advice": [each._asdict() for each in self.advice]}
+        told["ranks"] = [each._asdict() for each in self.ranks]
+        told["straggler"] = None if self.straggler is None else self.straggler._asdict()
         told |= {"busy_share": evidence.busy_share, "ready_mean": evidence.ready_mean, **of_loop}
         return _plain({**told, "setting": evidence.setting._asdict()})  # type: ignore[no-any-return]
 

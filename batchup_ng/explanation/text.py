@@ -9,7 +9,7 @@ import numpy as np
 
 from ..display import in_seconds
 from ..meters.stopwatch import READ
-from . import model
+from . import model, ranks
 from .evidence import Evidence
 from .verdict import SLOW
 
@@ -46,6 +46,8 @@ def lines(told: Any, evidence: Evidence) -> Iterator[str]:
             samples = f", {clean(each['samples'])}" if each["samples"] else ""
             yield f"  epoch {each['epoch']}, batch {each['number']}: {in_seconds(each['seconds'])}{samples}"
     yield from _slow_samples(told)
+    if told.ranks:
+        yield from map(clean, ranks.lines(told.ranks, told.straggler))
     if told.ruled_out:
         yield "Ruled out:"
         yield from (f"  {cause}: {why}" for cause, why in told.ruled_out.items())

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import socket
 import statistics
 import time
 import warnings
@@ -23,6 +24,7 @@ from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import ArgumentError
 from ..explanation import Explanation
 from ..explanation.evidence import FEWEST, Alone, Setting, gathered
+from ..explanation.ranks import RankFigures
 from ..faults.policy import RAISE
 from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
@@ -37,6 +39,7 @@ from .base import worker_count
 from .choice import copy_to_try, lock_share
 from .loader_pool import POOLS
 from .parallel import ParallelNode, checked_bytes
+from .rank_exchange import Exchange
 
 KINDS = {
     "SerialPool": "serial",
@@ -53,12 +56,30 @@ TRIED_SECONDS = 5.0
 """Seconds for which an advice is tried, without the start of workers."""
 
 
-def explained(node: Any, options: EpochOptions, trial: bool, try_it: bool = False) -> Explanation:
+def explained(
+    node: Any, options: EpochOptions, trial: bool, try_it: bool = False, ranks: Any = False, timeout: float = 60.0
+) -> Explanation:
     """Return the explanation of the batches that the pool of a node made. `options` are those of the epoch under way.
+
+    `ranks` and `timeout` are as for :class:`~.rank_exchange.Exchange`; False leaves the other ranks out.
 
     Raises:
         ArgumentError: too few batches were measured.
+        RankTimeout: a rank did not take part.
     """
+    if ranks is False:
+        return _explained(node, options, trial, try_it)
+    exchange = Exchange(ranks, timeout)
+    try:
+        told = _explained(node, options, trial, try_it)
+    except ArgumentError as error:  # the others need not wait for this rank
+        exchange.figures(RankFigures(exchange.rank, socket.gethostname(), error=str(error)))
+        raise
+    told.compare(exchange.figures(told.own_figures(exchange.rank)))
+    return told
+
+
+def _explained(node: Any, options: EpochOptions, trial: bool, try_it: bool) -> Explanation:
     meter = node.meter if isinstance(node, ParallelNode) else None
     if meter is None:
         raise ArgumentError(
