@@ -156,12 +156,12 @@ def _slowest(evidence: Evidence, name_of: Callable[[int, int], str] | None) -> l
 
 
 def _slowest_samples(evidence: Evidence) -> list[dict[str, Any]]:
-    told = []
-    for k, slowest in sorted(evidence.slowest.items(), key=lambda each: -each[1].seconds)[:SLOWEST]:
+    told: dict[str, dict[str, Any]] = {}  # by name: a sample may be slow in several epochs
+    for k, slowest in sorted(evidence.slowest.items(), key=lambda each: -each[1].seconds):
         batch = {"epoch": int(evidence.epoch[k]), "number": int(evidence.number[k])}
         of = {"sample": slowest.names, "seconds": slowest.seconds, "typical": slowest.typical, "step": slowest.step}
-        told.append({**of, **batch})
-    return told
+        told.setdefault(slowest.names, {**of, **batch})
+    return list(told.values())[:SLOWEST]
 
 
 def _ruled_out(evidence: Evidence, verdict: Verdict) -> dict[str, str]:

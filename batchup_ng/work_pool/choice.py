@@ -4,10 +4,8 @@ The share of time with the interpreter's lock decides. Work that releases the lo
 images, reading of files) runs in parallel in threads, and nothing has to be sent to a thread. Work in Python holds the
 lock and needs processes. Work of a few microseconds costs less than handing it to another thread or process.
 
-Work that uses little CPU time mostly waits, without the lock. For other work, a second thread measures the share of
-time with the lock held. It always wants the lock, and waits for it while it neither runs nor queues for a CPU. On
-Linux, ``/proc/thread-self/schedstat`` says how long a thread queues. While one of the two threads queues, the holder of
-the lock is unknown. A busy machine therefore gives bounds of the share. Mostly both bounds lead to the same choice.
+Work that uses little CPU time mostly waits, without the lock. For other work, :mod:`.lock_looks` measures the share of
+its CPU time with the lock held, until it is certain on which side of :data:`LOCK_SHARE` it is.
 
 Processes take time to start, and more to import the modules of the user's code. A short epoch does not start them.
 
@@ -18,14 +16,10 @@ drew from the global generators, it is made again only where the pool leaves the
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import functools
 import itertools
 import math
 import pickle
-import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -40,9 +34,10 @@ from ..data_source.source import AbstractDataSource
 from ..display import in_seconds
 from ..error_context import raise_if_of_signal_handler
 from ..memory.leases import BufferPool
-from ..meters.cpu import Timed, timed
+from ..meters.cpu import timed
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
+from .lock_looks import Looks, looks_at
 from .parallel import ParallelDataSource
 from .prefetch_buffer import ByteBound
 from .processes.serialization import dumps, load_result
@@ -60,24 +55,16 @@ LOCK_SHARE = 0.5
 SHORT_EPOCH_SECONDS = 1.0
 """Seconds for all batches of an epoch. For a shorter epoch, processes are not worth their start."""
 
-BATCHES_TRIED, MAX_TRIES, ENOUGH_SHARES, MAX_SECONDS = 6, 100, 5, 0.5
-"""Number of batches to try; most tries; number of shares that is enough; seconds after which no other try begins."""
+BATCHES_TRIED, MAX_TRIES, FEWEST_LOOKED_AT, MAX_SECONDS = 6, 100, 2, 0.5
+"""Number of batches to try; most tries; least number of tries with looks at the lock; seconds after which no other try
+begins."""
 
 SLOW_BATCH_SECONDS = 0.1
 """Seconds. A batch that takes this long is not made again to leave out the extra cost of the first call."""
 
-MIN_TOGETHER_SECONDS = 0.005
-"""Least number of seconds that the two threads run together."""
-
-MAX_QUEUED_SHARE = 0.1
-"""Share of that time. If the threads queue for a CPU for no more than this, the measurement is good enough."""
-
-LOOPED, LEAST_SHARE_OF_PYTHON = 20_000, 0.5
-"""How often a loop in Python runs to see how much of its time it seems to hold the lock; the least that is believed."""
-
-SWITCH_SECONDS = 100e-6
-"""Seconds until a thread gives the interpreter's lock to a waiting thread, during the measurement. Handing over the
-lock takes 5 to 10 µs of CPU time without it. At 20 µs, work in Python seemed to hold the lock half of the time."""
+CERTAIN, MAX_ERROR = 3.0, 0.1
+"""A share is certain if it differs from :data:`LOCK_SHARE` by so many standard errors; the largest standard error of a
+share that is not certain and decides all the same."""
 
 
 class Choice(NamedTuple):
@@ -164,7 +151,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     """
     times: list[float] = []
     ran: list[float] = []
-    shares: list[Bounds] = []
+    looks, n_looked = Looks(), 0
     if not items:
         return Choice("serial", "there are no batches")
     began = time.perf_counter()
@@ -182,9 +169,10 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         if times[-1] >= TINY_BATCH_SECONDS:
             if times[-1] >= SLOW_BATCH_SECONDS:
                 run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
-            shares.append(_share_held(run, times[-1], ran[-1]))
-        certain = sum(share.high - share.low <= MAX_QUEUED_SHARE for share in shares)
-        if certain == ENOUGH_SHARES or time.perf_counter() - began > MAX_SECONDS:
+            looks, n_looked = looks.and_more(looks_at(run, times[-1])), n_looked + 1
+        distance = abs(looks.share * min(1.0, ran[-1] / times[-1]) - LOCK_SHARE)
+        certain = n_looked >= FEWEST_LOOKED_AT and distance > CERTAIN * looks.error
+        if certain or time.perf_counter() - began > MAX_SECONDS:
             break
     each, cpu = float(np.median(times)), float(np.median(ran))
     if each < TINY_BATCH_SECONDS:
@@ -194,90 +182,22 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         return Choice("threads", f"{why}, an epoch {in_seconds(each * n_batches)}, too short for a start of processes")
     if cpu < LOCK_SHARE * each:
         return Choice("threads", f"{why}, {cpu / each:.0%} of it on a CPU")
-    if not shares:
+    if not looks.cpu:
         return Choice("processes", f"{why}, {cpu / each:.0%} of it on a CPU, too long to try whether threads would do")
-    best = sorted(shares, key=lambda share: share.high - share.low)[:ENOUGH_SHARES]
-    low, high = (float(np.median(bound)) for bound in zip(*best, strict=True))
-    if each >= SHORT_BATCH_SECONDS and low < LOCK_SHARE <= high and high - low > MAX_QUEUED_SHARE:
+    share = looks.share * min(1.0, cpu / each)
+    if each >= SHORT_BATCH_SECONDS and abs(share - LOCK_SHARE) <= looks.error and looks.error > MAX_ERROR:
         return Choice("processes", f"{why}; the machine is too busy to tell whether threads would do")
-    share = (low + high) / 2
     kind = "processes" if share >= LOCK_SHARE and each >= SHORT_BATCH_SECONDS else "threads"
     return Choice(kind, f"{why}, {share:.0%} of it with the interpreter's lock")
-
-
-class Bounds(NamedTuple):
-    """Bounds of the share of the time of a batch with the interpreter's lock held."""
-
-    low: float
-    high: float
 
 
 def lock_share(run: Callable[[], object], alone: float, ran: float) -> float:
     """Return the share of the time of a batch with the interpreter's lock held; NaN if the machine is too busy to tell.
 
-    Made alone, a batch takes `alone` seconds; its thread has a CPU for `ran` of them.
+    Made alone, a batch takes `alone` seconds, and its thread has a CPU for `ran` of them.
     """
-    share = min((_share_held(run, alone, ran) for _ in range(2)), key=lambda share: share.high - share.low)
-    if share.high - share.low > 3 * MAX_QUEUED_SHARE:
-        return math.nan
-    return min(1.0, (share.low + share.high) / 2 / _share_of_python())
-
-
-@functools.cache
-def _share_of_python() -> float:
-    """Return what :func:`_share_held` finds for a loop in Python, which always holds the lock.
-
-    The thread that waits for the lock wakes up each time to ask for it. Measured: 0.73 to 0.82.
-    """
-
-    def count() -> None:
-        for _ in range(LOOPED):
-            pass
-
-    seconds = max(1e-9, float(np.median([timed(count).ran for _ in range(5)])))
-    shares = [_share_held(count, seconds, seconds) for _ in range(5)]
-    return max(LEAST_SHARE_OF_PYTHON, float(np.median([(share.low + share.high) / 2 for share in shares])))
-
-
-def _share_held(run: Callable[[], object], alone: float, ran: float) -> Bounds:
-    """Return the share of the time of a batch for which another thread could not run Python.
-
-    Made alone, a batch takes `alone` seconds; its thread has a CPU for `ran` of them.
-
-    While one thread queues for a CPU, the measurement does not show how long the other held the lock.
-    """
-    reading: list[Timed | BaseException] = []
-    begin = threading.Event()
-    n = math.ceil(MIN_TOGETHER_SECONDS / alone)
-
-    def read() -> None:
-        begin.wait()
-        try:
-            reading.append(timed(lambda: [run() for _ in range(n)]))
-        except BaseException as error:
-            reading.append(error)
-
-    def spin() -> None:
-        begin.set()
-        while not reading:
-            pass
-
-    # In a copy of the caller's context, such as the precision of decimals: these batches are handed out.
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(read,), daemon=True)
-    before = sys.getswitchinterval()
-    try:
-        thread.start()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        spinning = timed(spin)
-    finally:
-        sys.setswitchinterval(before)
-        begin.set()
-        with contextlib.suppress(RuntimeError):  # an interrupt came before the thread was started
-            thread.join()
-    (read_in,) = reading
-    if isinstance(read_in, BaseException):
-        raise read_in
-    waited = spinning.seconds - spinning.queued - spinning.ran
-    faster = min(1.0, max(read_in.ran, 1e-9) / max(ran * n, 1e-9))  # the machine may be faster by now
-    low, high = ((waited - read_in.queued) / (alone * n * faster), (waited + spinning.queued) / (alone * n * faster))
-    return Bounds(max(0.0, min(1.0, low)), max(0.0, min(1.0, high)))
+    looks = looks_at(run, alone).and_more(looks_at(run, alone))
+    on_cpu = min(1.0, ran / max(alone, 1e-9))
+    if not looks.cpu:
+        return 0.0 if on_cpu < MAX_ERROR else math.nan
+    return math.nan if looks.error * on_cpu > MAX_ERROR else looks.share * on_cpu

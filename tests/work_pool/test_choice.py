@@ -5,8 +5,6 @@ from __future__ import annotations
 import decimal
 import gc
 import itertools
-import linecache
-import math
 import os
 import random
 import re
@@ -26,7 +24,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.data_source.epoch_options import epoch_options
-from batchup_ng.work_pool import choice, prefetch_buffer
+from batchup_ng.work_pool import choice, lock_looks, prefetch_buffer
 from batchup_ng.work_pool.choice import Choice, suited
 from batchup_ng.work_pool.parallel import ParallelNode
 from tests.extent import quick
@@ -151,8 +149,12 @@ def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
     np.testing.assert_equal(np.random.get_state(legacy=False), state)
 
 
+FILES = (choice.__file__, lock_looks.__file__)
+"""The modules that choose."""
+
+
 def interrupted_at(line: int, run: Callable[[], object]) -> bool:
-    """Run under an interrupt at the line of that number that this thread runs in ``choice.py``; return if it came.
+    """Run under an interrupt at the line of that number that this thread runs in :data:`FILES`; return if it came.
 
     Of a loop, the first three rounds count.
     """
@@ -161,12 +163,10 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal came
-        if frame.f_code.co_filename != choice.__file__:
+        if frame.f_code.co_filename not in FILES:
             return None
-        # Not before the line that puts the interval back: Python deals with no signal there.
-        puts_back = "setswitchinterval(before)" in linecache.getline(choice.__file__, frame.f_lineno)
         rounds[frame.f_lineno] += event == "line"
-        if event == "line" and not came and not puts_back and rounds[frame.f_lineno] <= 3 and next(lines) == line:
+        if event == "line" and not came and rounds[frame.f_lineno] <= 3 and next(lines) == line:
             came = True
             raise KeyboardInterrupt
         return trace
@@ -184,10 +184,10 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
 def test_an_interrupt_at_any_line_arrives(
     source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch, in_full: bool
 ) -> None:
-    monkeypatch.setattr(choice, "ENOUGH_SHARES", 1)
-    monkeypatch.setattr(choice, "MAX_QUEUED_SHARE", math.inf)
+    monkeypatch.setattr(choice, "FEWEST_LOOKED_AT", 1)
+    monkeypatch.setattr(choice, "CERTAIN", -1.0)
     monkeypatch.setattr(choice, "SLOW_BATCH_SECONDS", 3600.0)
-    python, interval = source.map(in_python), sys.getswitchinterval()
+    python = source.map(in_python)
     for line in itertools.count(1, 1 if in_full else 9):
         try:
             came = interrupted_at(line, lambda: choose(python, 8, True))
@@ -195,7 +195,6 @@ def test_an_interrupt_at_any_line_arrives(
             came = True
         else:
             assert not came, f"the interrupt at line {line} was swallowed"
-        assert sys.getswitchinterval() == interval
         if not came:
             break
     assert line > 50
@@ -395,7 +394,7 @@ def test_a_batch_that_is_made_beside_the_measure_has_the_context_of_the_caller(m
         return x, [str(decimal.Decimal(1) / 7)] * len(x), np.full(len(x), threading.get_ident())
 
     def suited(make: Callable[[Any], object], items: Any, n_batches: float) -> Choice:
-        choice._share_held(lambda: make(items[0]), 1.0, 1.0)
+        lock_looks.looks_at(lambda: make(items[0]), 1.0)
         return Choice("threads", "the test says so")
 
     monkeypatch.setattr(choice, "suited", suited)
