@@ -1,13 +1,16 @@
 """The command line: ``python -m batchup_ng COMMAND``.
 
 Exit codes: 0: done. 1: the command ran, but its result is below the promised one, or files cannot be read, a program
-does not answer, or a library is missing. 2: a wrong option. 130: stopped by Ctrl-C.
+does not answer, or a library is missing. 2: a wrong option. 130: stopped by Ctrl-C. 141: the reader of the output is
+gone, as after ``| head``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,8 +37,25 @@ REMEDIES = {"overwrite=True": "--overwrite", "on_error='skip'": "--on-error skip
 """Terms of Python in error messages, and their command-line options."""
 
 
+OUTPUT_CLOSED = 141
+"""The exit code after a write to a pipe that nobody reads: that of a program ended by SIGPIPE."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in `arguments`, by default the arguments of this process; return the exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # Python writes what is left at its end
+        return OUTPUT_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run a command, and print its errors. Return the exit code."""
     parser = argparse.ArgumentParser("batchup_ng", description="Mini-batches for neural networks.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"batchup_ng {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

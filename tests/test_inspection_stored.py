@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -274,3 +275,17 @@ def test_each_order_reads_whole_blocks_of_it(tmp_path: Path, monkeypatch: pytest
     assert orders[0] == list(range(ROWS))
     assert sorted(orders[1]) == sorted(orders[2]) == orders[0]
     assert len({row // 20 for row in orders[1][:40]}) <= 3 < len({row // 20 for row in orders[2][:40]})
+
+
+def test_a_reader_that_is_gone_costs_no_traceback(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", X)
+    reads, writes = os.pipe()
+    os.close(reads)
+    environment = {**os.environ, "PYTHONPATH": str(Path(bu.__file__).parents[1])}
+    command = [sys.executable, "-m", "batchup_ng", "inspect", "rows.npy"]
+    try:
+        options: Any = {"cwd": tmp_path, "env": environment, "stdout": writes, "stderr": subprocess.PIPE}
+        ended = subprocess.run(command, check=False, **options)
+    finally:
+        os.close(writes)
+    assert (ended.returncode, ended.stderr) == (cli.OUTPUT_CLOSED, b"")

@@ -106,6 +106,7 @@ class Program:
                 f"{os.getuid()}; run the command as that user"
             )
         theirs = folders(_environment(pid))
+        self._made: set[str] = set()  # folders that were not there
         self._folders = [*theirs, *(each for each in folders(os.environ) if each not in theirs)]
 
     def runs(self) -> bool:
@@ -114,16 +115,19 @@ class Program:
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
-        """Ask in the block. At its end, remove the files. Files of programs that have ended are removed, too."""
-        for folder in self._folders:
-            with contextlib.suppress(OSError):  # an error of the first request
-                os.mkdir(folder, 0o700)
+        """Ask in the block. At its end, remove the files, and the folders that were made for them, if they are empty.
+
+        Files of programs that have ended are removed, too.
+        """
         self._remove(lambda name, pid: not os.path.exists(f"/proc/{pid}") or name == f"{self.pid}.json")
         try:
             self.ask()
             yield
         finally:
             self._remove(lambda name, pid: pid == str(self.pid) and not name.endswith(".part"))
+            for folder in self._made:
+                with contextlib.suppress(OSError):  # it has files of others
+                    os.rmdir(folder)
 
     def ask(self) -> None:
         """Touch the file that the program looks for, in each folder that can be used.
@@ -133,6 +137,9 @@ class Program:
         """
         refused: list[str] = []
         for folder in self._folders:
+            with contextlib.suppress(OSError):  # it is there, or opening it says why not
+                os.mkdir(folder, 0o700)
+                self._made.add(folder)
             try:
                 with opened(folder) as handle:
                     how = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -71,6 +71,17 @@ class AbstractWorkerPool(Pool):
         """
         return WorkStream(self, task_generator, task_buffer_size)
 
+    def resize(self, processes: int) -> None:
+        """Change the number of workers. Pools of threads and of processes can.
+
+        Raises:
+            ArgumentTypeError: this is another pool.
+        """
+        raise ArgumentTypeError(
+            f"a {type(self).__name__} cannot change its number of workers; make a WorkerThreadPool or a "
+            f"WorkerProcessPool, whose resize() does"
+        )
+
     @validation.known_names(ADVICE_ON_METHOD_OPTIONS)
     def parallel_data_source(
         self,

@@ -194,7 +194,11 @@ def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanatio
     n_bytes = checked_bytes(advice.options.get("buffer_bytes"))
     counted, seconds = 0, 0.0
     with globals_kept(), POOLS[pool_kind](workers) as pool:
-        epoch = prepare(ParallelNode(source, pool, n_ahead, buffer_bytes=n_bytes, on_error=node.setup.policy), options)
+        setup = node.setup
+        tried_node = ParallelNode(
+            source, pool, n_ahead, buffer_bytes=n_bytes, on_error=setup.policy, timeout=setup.timeout
+        )
+        epoch = prepare(tried_node, options)
         with BatchIterator(epoch, start(epoch)) as iterator:
             began = last = time.monotonic()
             for number, _ in enumerate(iterator):

@@ -15,9 +15,11 @@ import pytest
 from PIL import Image
 
 import batchup_ng as bu
+from batchup_ng.data_source.epoch_options import epoch_options
+from batchup_ng.explanation import Advice
 from batchup_ng.explanation.verdict import CAUSES
 from batchup_ng.frameworks.ahead import AheadIterator
-from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool import AbstractWorkerPool, explaining
 from tests.messages import raises
 
 N, SIZE = 400, 4
@@ -216,6 +218,25 @@ def test_the_first_advice_can_be_tried(pools: list[AbstractWorkerPool]) -> None:
     if told.advice:  # on a busy machine, none may be worth it
         assert told.tried.startswith(("Tried: the first change gave", "The first change"))
         assert told.tried in str(told)
+
+
+def test_an_advice_is_tried_with_the_time_limit_of_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Prepared(Exception):
+        pass
+
+    def prepare(node: Any, options: Any) -> Any:
+        raise Prepared(node.setup.timeout, node.setup.policy.action)
+
+    class Told:
+        advice = (Advice("more", "", 0.1, 0.5, "", {"workers": 1, "pool": "threads"}),)
+        step_seconds = 0.0
+
+    monkeypatch.setattr(explaining, "prepare", prepare)
+    with bu.WorkerThreadPool(1) as pool:
+        parallel = pool.parallel_data_source(source(), timeout=7.0, on_error="skip")
+        with pytest.raises(Prepared) as found:
+            explaining.tried(parallel.node, epoch_options(SIZE), "threads", Told)  # type: ignore[arg-type]
+    assert found.value.args == (7.0, "skip")
 
 
 @pytest.mark.parametrize("trial", [False, True])

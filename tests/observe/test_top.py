@@ -92,7 +92,11 @@ class Terminal(io.StringIO):
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """Return the names of the files in a folder, none if there is no folder."""
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def are_gone(folder: Path) -> None:
@@ -197,6 +201,18 @@ def entry(**other: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_a_reader_that_goes_ends_it_without_a_traceback(running: Any) -> None:
+    process, folder = running
+    command = [sys.executable, "-m", "batchup_ng", "top", str(process.pid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as shown:
+        assert shown.stdout is not None
+        assert shown.stderr is not None
+        assert shown.stdout.readline().startswith(f"process {process.pid}: ")
+        shown.stdout.close()
+        assert (shown.stderr.read(), shown.wait(PATIENCE)) == ("", cli.OUTPUT_CLOSED)
+    are_gone(folder)
+
+
 def test_a_row_has_what_is_known_in_few_characters() -> None:
     few = {name: entry()[name] for name in ("name", "pool", "epoch", "batch", "last")} | {"recent": {}, "metrics": {}}
     told = {"pid": 1, "bytes": 0, "loaders": [entry(), few, entry(batches=None, batch=123456)]}
@@ -250,7 +266,7 @@ def test_a_process_that_ends_before_it_answers(monkeypatch: pytest.MonkeyPatch, 
     with program.asked(), raises(NoAnswer):
         module._first(program, PATIENCE)
     child.wait()
-    assert files(own_folders) == []
+    assert not own_folders.exists(), "a folder that top has made is left"
 
 
 def test_a_folder_of_others_is_refused(own_folders: Path, tmp_path: Path) -> None:

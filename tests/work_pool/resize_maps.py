@@ -38,3 +38,10 @@ def tuple_of(x: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def sleeping(x: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     time.sleep(0.004)
     return x, noise
+
+
+def waits_for(go: Path, begun: Path) -> int:
+    begun.touch()
+    while not go.exists():
+        time.sleep(0.001)
+    return 1

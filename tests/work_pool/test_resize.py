@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import signal
 import threading
+import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolBroken, PoolClosed
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, PoolBroken, PoolClosed, WorkerDied
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises, warns
 
-from .resize_maps import bad_at, ends_once, shifted, tuple_of
+from .resize_maps import bad_at, ends_once, shifted, tuple_of, waits_for
 
 N_BATCHES = 40
 
@@ -231,3 +235,42 @@ def test_a_fork_cannot_resize_the_pool_of_its_parent(pools: list[AbstractWorkerP
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
         assert len(list(pool.parallel_data_source(bu.ArrayDataSource([np.arange(20)])).batch_iterator(2))) == 10
+
+
+def test_a_limit_of_memory_is_kept() -> None:
+    bu.memory_limit("400MB")
+    try:
+        with bu.WorkerProcessPool(2) as pool:
+            with raises(ArgumentError):
+                pool.resize(50)
+            assert pool.processes == 2
+            pool.resize(4)
+            pool.resize(1)
+    finally:
+        bu.memory_limit(None)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_process_that_dies_at_its_last_task_is_named(threads: int, tmp_path: Path) -> None:
+    with bu.WorkerProcessPool(2, threads=threads) as pool:
+        futures = [pool.submit((waits_for, (tmp_path / "go", tmp_path / str(n)), {})) for n in range(2 * threads)]
+        while len(list(tmp_path.iterdir())) < 2 * threads:
+            pool._dispatcher._wire.wake()
+            time.sleep(0.001)
+        pool.resize(1)
+        (leaving,) = [worker for worker in pool._dispatcher._schedule.workers if worker.leaving]
+        os.kill(leaving.process.pid, signal.SIGKILL)
+        (tmp_path / "go").touch()
+        done = 0
+        for future in futures:
+            with contextlib.suppress(WorkerDied):
+                done += future.result()
+                continue
+            with raises(WorkerDied):
+                future.result()
+        assert done == threads
+
+
+def test_a_pool_without_workers_has_none_to_change() -> None:
+    with bu.SerialPool() as pool, raises(ArgumentTypeError):
+        pool.resize(2)

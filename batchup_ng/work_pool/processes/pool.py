@@ -14,7 +14,8 @@ import weakref
 from typing import Any
 
 from ... import log, validation
-from ...errors import SharedMemoryWarning, WorkerWarning
+from ...display import in_bytes
+from ...errors import ArgumentError, SharedMemoryWarning, WorkerWarning
 from ...graph.node import Node
 from ...memory.budget import BUDGET, Claim
 from ...warn import warn_consumer
@@ -161,12 +162,29 @@ class WorkerProcessPool(AbstractWorkerPool):
 
     @validation.known_names({})
     def resize(self, processes: int) -> None:
-        """Change the number of processes, also while they work. The batches do not change."""
+        """Change the number of processes, also while they work. The batches do not change.
+
+        Raises:
+            ArgumentError: the memory limit has no room for so many.
+        """
         processes = validation.positive_int("processes", processes)
+        self._check_room(processes)
         self._dispatcher.resize(processes)
         self.processes = processes
         self.lends_threads = processes == 1 < self.threads
         self._workers_memory.nbytes = self._own * processes
+
+    def _check_room(self, processes: int) -> None:
+        """Raise unless a memory limit has room for the own buffers of additional processes."""
+        more = processes - self.processes
+        if more <= 0 or BUDGET.limit is None or BUDGET.within(more * self._own):
+            return
+        room = int(BUDGET.free() // max(1, self._own))
+        raise ArgumentError(
+            f"processes must be at most {self.processes + room}, not {processes}: each has {in_bytes(self._own)} for "
+            f"buffers, and memory_limit has room for no more; set a higher limit, or make a new pool of {processes}, "
+            f"whose processes have less each"
+        )
 
     def room_for_more(self) -> int:
         """Return how many processes more memory has room for."""

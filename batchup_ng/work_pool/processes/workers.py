@@ -125,10 +125,11 @@ class Workers:
         with self._lock:
             self._wire.remove(worker)
         code = worker.process.end(LOST_TIMEOUT)
+        had_tasks = bool(worker.sent)
         worker.sent.clear()  # and free its slots, because the process writes no more
         with self._lock:
-            if not worker.leaving:
-                self._lost += 1
+            self._lost += not worker.leaving
+            if had_tasks or not worker.leaving:
                 self.last_exit = self._describe_exit(worker, code)
 
     def replace(self, now: float) -> float:
