@@ -1,7 +1,8 @@
 """Writes what happened to each batch as a trace, which Perfetto and Chrome draw as lanes over time.
 
 The format is the JSON of Chrome's trace viewer ("Trace Event Format"): one object for each slice, with its begin and
-duration in microseconds.
+duration in microseconds. Readers refuse slices of a lane that overlap and do not lie in one another. So all times are
+whole ticks, whose sums floating-point numbers hold exactly.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import validation
+from ..display import in_seconds
 from ..errors import ArgumentError
 from ..meters import batch_times
 from ..meters.batch_times import BatchTimes, Meter, made_between
@@ -25,6 +27,9 @@ MOST_BATCHES = 100_000
 
 LOOP = 0
 """Number of the lane of the training loop; the lanes of workers follow."""
+
+TICK_US = 0.125
+"""Microseconds of a tick. A power of two, so that begin and duration of a slice add up exactly."""
 
 Event = dict[str, Any]
 
@@ -39,7 +44,8 @@ class trace:  # used like a function, as is `contextlib.suppress`
     Open the file at ``https://ui.perfetto.dev`` or at ``chrome://tracing``. Each loader is a process of the trace. The
     first lane is the training loop: ``wait`` in ``next`` and ``step`` between batches. Each worker has a lane with the
     batches that it made: ``read``, then the maps by name, then ``packing`` of a worker process. The parts of a batch
-    have their true durations, and are drawn in the order of their first call. An arrow leads from each batch to the
+    have their true durations, and are drawn in the order of their first call. A batch names its slowest sample, if
+    samples were timed one by one (:class:`~batchup_ng.Explanation`). An arrow leads from each batch to the
     moment when the loop got it. ``ready`` counts the finished batches.
 
     Args:
@@ -93,8 +99,7 @@ class trace:  # used like a function, as is `contextlib.suppress`
 
     def save(self) -> None:
         """Write the batches that were recorded until now."""
-        events = list(_events(self._records))
-        text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, allow_nan=False)
+        text = json.dumps({"traceEvents": _events(self._records), "displayTimeUnit": "ms"}, allow_nan=False)
         replace_text(self._path, text)
 
     def _note(self, meter: Meter, times: tuple[Any, ...]) -> None:
@@ -105,66 +110,95 @@ class trace:  # used like a function, as is `contextlib.suppress`
             self._missed += 1
 
 
-def _events(records: list[tuple[int, str, tuple[Any, ...]]]) -> Iterator[Event]:
-    """Yield the events of a trace. Its time begins with the first submission."""
+def _events(records: list[tuple[int, str, tuple[Any, ...]]]) -> list[Event]:
+    """Return the events of a trace: first the names of its lanes, then what happened, in the order of time.
+
+    Its time begins with the first submission.
+    """
     if not records:
-        return
+        return []
     start = min(BatchTimes(*times).submitted for _, _, times in records)
     numbers: dict[int, int] = {}  # of the loaders in this trace
-    lanes: set[tuple[int, int]] = set()
-    latest: dict[int, float] = {}  # when the loop of a loader got its latest batch
+    names: dict[tuple[int, int], list[Event]] = {}  # of each lane of a loader
+    events: list[Event] = []
+    latest: dict[int, int] = {}  # when the loop of a loader got its latest batch
+    ends: dict[tuple[int, int], int] = {}  # when a lane ended its latest batch
     for flow, (meter, name, values) in enumerate(records):
         times, loader = BatchTimes(*values), numbers.setdefault(meter, len(numbers))
+        asked, taken = _ticks(times.asked - start), _ticks(times.taken - start)
         if loader not in latest:
-            yield _about(loader, LOOP, "process_name", f"loader {loader}: {name}")
-            yield _about(loader, LOOP, "thread_name", "training loop")
+            of_loader = _about(loader, LOOP, "process_name", name=f"loader {loader}: {_valid(name)}")
+            names[loader, LOOP] = [of_loader, *_named(loader, LOOP, "training loop")]
         else:
-            yield _slice(loader, LOOP, "step", latest[loader] - start, times.asked - latest[loader])
-        latest[loader] = times.taken
+            events.append(_slice(loader, LOOP, "step", latest[loader], asked))
+        latest[loader] = taken
         about = {"epoch": times.epoch, "batch": times.number, "samples": times.samples}
-        yield _slice(loader, LOOP, "wait", times.asked - start, times.taken - times.asked, about)
+        events.append(_slice(loader, LOOP, "wait", asked, taken, about))
         if times.ready >= 0:
-            at = _us(times.asked - start)
-            yield {"ph": "C", "pid": loader, "name": "ready", "ts": at, "args": {"batches": times.ready}}
+            ready = {"ph": "C", "pid": loader, "name": "ready", "ts": TICK_US * asked}
+            events.append({**ready, "args": {"batches": times.ready}})
         made = Made.of(times.made)
         if made is None:
             continue
         lane = made.worker + 1
-        if (loader, lane) not in lanes and lane != LOOP:
-            lanes.add((loader, lane))
-            yield _about(loader, lane, "thread_name", f"worker {made.worker}")
-        yield from _made(loader, lane, times, made, start, flow)
+        if (loader, lane) not in names:
+            names[loader, lane] = _named(loader, lane, f"worker {made.worker}")
+        began, ended = (_ticks(at - start) for at in made_between(times, made))
+        began = min(ended, max(began, ends.get((loader, lane), began)))  # of a worker with another clock
+        ends[loader, lane] = ended
+        events += _made(loader, lane, times, made, began, ended)
+        events += _arrow(loader, lane, flow, (began + ended) // 2, max(asked, taken - 1))
+    events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))  # a slice before its parts
+    return [event for lane in sorted(names) for event in names[lane]] + events
 
 
-def _made(loader: int, lane: int, times: BatchTimes, made: Made, start: float, flow: int) -> Iterator[Event]:
-    """Yield the slices of a batch in the lane of its worker, and the arrow to the loop."""
-    began, _ = made_between(times, made)
-    about = {"epoch": times.epoch, "samples": times.samples, "queued ms": round(1e3 * (began - times.submitted), 3)}
+def _made(loader: int, lane: int, times: BatchTimes, made: Made, began: int, ended: int) -> Iterator[Event]:
+    """Yield the slices of a batch in the lane of its worker. Its parts lie in it, one after the other."""
+    queued = made_between(times, made)[0] - times.submitted
+    about: dict[str, Any] = {"epoch": times.epoch, "samples": times.samples, "queued ms": round(1e3 * queued, 3)}
     if made.cpu == made.cpu:
         about["CPU ms"] = round(1e3 * made.cpu, 3)
-    yield _slice(loader, lane, f"batch {times.number}", began - start, made.seconds, about)
-    at = began - start
+    if made.slowest is not None:
+        seconds, _, step, sample = made.slowest
+        about["slowest sample"] = f"{_valid(sample)}: {in_seconds(seconds)} in {_valid(step)}"
+    yield _slice(loader, lane, f"batch {times.number}", began, ended, about)
+    at = 0.0
     parts = {"read": made.seconds - sum(made.maps.values()), **{_part(name): s for name, s in made.maps.items()}}
     for name, seconds in parts.items():
-        yield _slice(loader, lane, name, at, max(0.0, seconds))
-        at += max(0.0, seconds)
+        since, at = at, at + max(0.0, seconds)
+        yield _slice(loader, lane, name, *(min(ended, began + _ticks(edge)) for edge in (since, at)))
+
+
+def _arrow(loader: int, lane: int, flow: int, since: int, to: int) -> Iterator[Event]:
+    """Yield the ends of an arrow, each inside of a slice: a batch, and the wait for it."""
     arrow = {"cat": "batch", "name": "handed out", "id": flow, "pid": loader}
-    yield {**arrow, "ph": "s", "tid": lane, "ts": _us(began + made.seconds / 2 - start)}
-    yield {**arrow, "ph": "f", "bp": "e", "tid": LOOP, "ts": _us(times.taken - start)}
+    yield {**arrow, "ph": "s", "tid": lane, "ts": TICK_US * since}
+    yield {**arrow, "ph": "f", "bp": "e", "tid": LOOP, "ts": TICK_US * max(since, to)}
 
 
 def _part(name: str) -> str:
-    return "packing" if name == PACKING else f"map {name}"
+    return "packing" if name == PACKING else f"map {_valid(name)}"
 
 
-def _about(loader: int, lane: int, what: str, name: str) -> Event:
-    return {"ph": "M", "pid": loader, "tid": lane, "name": what, "args": {"name": name}}
+def _named(loader: int, lane: int, name: str) -> list[Event]:
+    """Return the events that name a lane and give it its place."""
+    return [_about(loader, lane, "thread_name", name=name), _about(loader, lane, "thread_sort_index", sort_index=lane)]
 
 
-def _slice(loader: int, lane: int, name: str, at: float, seconds: float, args: Any = None) -> Event:
-    made = {"ph": "X", "pid": loader, "tid": lane, "name": name, "ts": _us(at), "dur": _us(max(0.0, seconds))}
+def _about(loader: int, lane: int, what: str, **args: Any) -> Event:
+    return {"ph": "M", "pid": loader, "tid": lane, "name": what, "args": args}
+
+
+def _slice(loader: int, lane: int, name: str, since: int, to: int, args: Any = None) -> Event:
+    times = {"ts": TICK_US * since, "dur": TICK_US * max(0, to - since)}
+    made = {"ph": "X", "pid": loader, "tid": lane, "name": name, **times}
     return made if args is None else {**made, "args": args}
 
 
-def _us(seconds: float) -> float:
-    return round(1e6 * seconds, 1)
+def _ticks(seconds: float) -> int:
+    return round(1e6 * seconds / TICK_US)
+
+
+def _valid(text: str) -> str:
+    """Return a text without lone surrogates, as in names of files, which readers of JSON may refuse."""
+    return text.encode("utf-8", "replace").decode()

@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import math
 import os
 import threading
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.meters import batch_times
+from batchup_ng.meters.stopwatch import PACKING
+from batchup_ng.observe.trace import _events
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises, warns
 
@@ -174,3 +180,96 @@ def test_a_worker_with_another_clock_ends_when_its_result_arrives(tmp_path: Path
     (batch,) = (event for event in events(path) if event["name"] == "batch 0")
     assert (batch["tid"], batch["ts"], batch["dur"]) == (8, 3e6, 1e6)
     assert batch["args"] == {"epoch": 0, "samples": 2, "queued ms": 3000.0, "CPU ms": 500.0}
+
+
+NAMES = st.text(st.characters(), max_size=8) | st.sampled_from(["</script><img src=x>", "\udcff.png", '"', "\\", "\0"])
+SECONDS = st.floats(0, 0.01, allow_nan=False)
+
+
+@st.composite
+def recorded(draw: Any) -> list[tuple[int, str, tuple[Any, ...]]]:
+    """Return batches that one or two loaders got from some workers, as a trace records them."""
+    serial, clock = draw(st.booleans()), draw(st.sampled_from([0.0, 1e6]))
+    now: dict[int, float] = dict.fromkeys(range(2), 100.0)
+    free: dict[tuple[int, int], float] = {}
+    records = []
+    for number in range(draw(st.integers(1, 12))):
+        meter, worker = draw(st.integers(0, 1)), -1 if serial else draw(st.integers(0, 2))
+        asked = now[meter] + draw(SECONDS)
+        began = asked if serial else max(99.0, free.get((meter, worker), 0.0)) + draw(SECONDS)
+        parts = draw(st.dictionaries(NAMES | st.just(PACKING), SECONDS, max_size=3))
+        seconds = sum(parts.values()) + draw(SECONDS)
+        free[meter, worker] = began + seconds
+        settled = began + seconds + draw(SECONDS)
+        now[meter] = taken = max(asked, settled) + draw(SECONDS)
+        slowest = draw(st.none() | st.tuples(SECONDS, SECONDS, NAMES, NAMES))
+        made = (began + clock, seconds, draw(st.sampled_from([0.001, math.nan])), math.nan, worker, parts, slowest)
+        times = (0, number, 3, began - draw(SECONDS), settled, asked, taken, draw(st.integers(-1, 3)), made)
+        records.append((meter, draw(NAMES), times))
+    return records
+
+
+def follows_the_format(text: str) -> None:
+    """Check what a reader of the Trace Event Format needs."""
+
+    def no_number(name: str) -> None:
+        raise AssertionError(name)
+
+    found = json.loads(text, parse_constant=no_number)["traceEvents"]
+    text.encode("ascii")
+    json.dumps(found, ensure_ascii=False).encode("utf-8")  # a lone surrogate would be refused
+    assert {event["ph"] for event in found} <= set("MXCsf")
+    metadata = [event for event in found if event["ph"] == "M"]
+    assert found[: len(metadata)] == metadata, "lanes have their names before anything happens there"
+    happened = found[len(metadata) :]
+    assert [event["ts"] for event in happened] == sorted(event["ts"] for event in happened)
+    lanes = {(event["pid"], event["tid"]) for event in happened if "tid" in event}
+    for what in ("thread_name", "thread_sort_index"):
+        named = [(event["pid"], event["tid"]) for event in metadata if event["name"] == what]
+        assert sorted(named) == sorted({*named})
+        assert set(named) >= lanes
+    assert {event["pid"] for event in metadata if event["name"] == "process_name"} == {each[0] for each in lanes}
+    slices = defaultdict(list)
+    for event in happened:
+        if event["ph"] == "X":
+            assert event["name"]
+            slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"], event["name"]))
+    for of_lane in slices.values():  # each lies in the one that is open, or begins after it
+        open_ones: list[tuple[float, float, str]] = []
+        for begin, end, name in of_lane:
+            while open_ones and open_ones[-1][1] <= begin:
+                open_ones.pop()
+            assert not open_ones or end <= open_ones[-1][1], (name, open_ones)
+            open_ones.append((begin, end, name))
+    arrows = {phase: [event for event in happened if event["ph"] == phase] for phase in "sf"}
+    begins = {event["id"]: event for event in arrows["s"]}
+    assert len(begins) == len(arrows["s"]) == len(arrows["f"])
+    for end in arrows["f"]:
+        begin = begins.pop(end["id"])
+        assert end["bp"] == "e"
+        assert (begin["cat"], begin["name"], begin["pid"]) == (end["cat"], end["name"], end["pid"])
+        assert begin["ts"] <= end["ts"]
+        for event, name in ((begin, "batch "), (end, "wait")):
+            of_lane = slices[event["pid"], event["tid"]]
+            assert any(since <= event["ts"] <= to and each.startswith(name) for since, to, each in of_lane)
+
+
+@given(recorded())
+def test_any_trace_follows_the_format(records: list[Any]) -> None:
+    follows_the_format(json.dumps({"traceEvents": _events(records)}, allow_nan=False))
+
+
+def test_real_traces_follow_the_format(pool: AbstractWorkerPool, tmp_path: Path) -> None:
+    def named(x: int) -> Any:
+        time.sleep(0.003 if x % 6 == 1 else 0.0)
+        return x
+
+    named.__qualname__ = "<script>\udcff"
+    path = tmp_path / "epoch.json"
+    with bu.trace(path), bu.Loader(bu.ArrayDataSource([np.arange(N)]).map_samples(named), SIZE, pool=pool) as loader:
+        for _ in range(EPOCHS):
+            for _ in loader:
+                pass
+    follows_the_format(path.read_text())
+    slowest = [event["args"].get("slowest sample") for event in events(path) if event["name"].startswith("batch ")]
+    assert any(each is not None and " ms in <script>?" in each for each in slowest)
