@@ -75,7 +75,7 @@ class Looks(NamedTuple):
 
 
 def looks_at(run: Callable[[], object], alone: float) -> Looks:
-    """Make batches on another thread, and look at the lock meanwhile. Made alone, a batch takes `alone` seconds.
+    """Make batches on another thread, and look at the lock. Made alone, a batch takes `alone` seconds.
 
     Raises:
         Exception: the exception of `run`.

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rereading, "SEARCH_SECONDS", 0.1)
 
 
+def slow_at_77(x: int) -> tuple[int]:
+    time.sleep(0.1 if x == 77 else 0.0)
+    return (x,)
+
+
 @pytest.mark.usefixtures("nodes")
 class TestFourActors(PoolContract):
     """The contract, with actors on both nodes."""
@@ -47,6 +53,18 @@ class TestFourActors(PoolContract):
     def test_strings_have_one_hash_in_all_actors(self, pool: Any) -> None:
         assert len(set(pool.work_stream((hash, ("a string",)) for _ in range(60)).retrieve_iter())) == 1
         assert sum(each["tasks"] > 1 for each in pool.stats()) > 1
+
+    def test_a_slow_sample_is_named(self, pool: Any) -> None:
+        source = bu.ArrayDataSource([np.arange(120)]).map_samples(slow_at_77)
+        for _ in range(20):  # on a busy machine, others may take longer
+            with bu.Loader(source, 10, pool=pool) as loader:
+                for _ in loader:
+                    pass
+                named = {each["sample"]: each for each in loader.explain(trial=False).slowest_samples}
+            if "row 77" in named:
+                break
+        assert named["row 77"]["step"] == "slow_at_77"
+        assert named["row 77"]["seconds"] >= 0.1
 
     def test_what_each_actor_did_is_told(self, pool: Any) -> None:
         wait_until(lambda: not any(each["running"] for each in pool.stats()))  # tasks of streams that were broken off
