@@ -50,6 +50,7 @@ from .work_pool.loader_pool import (
     checked_options,
     end,
     joined_settings,
+    next_epoch,
     pool_node,
     settings,
 )
@@ -183,7 +184,7 @@ class Loader:
         with shared.lock:
             if shared.iterator is not None:
                 shared.iterator.break_off("another iteration over its loader, begun before this one was at its end")
-            number, state = shared.upcoming()
+            number, state = next_epoch(shared)
             try:
                 if shared.inner is None or not shared.inner.untouched:
                     if shared.inner is not None and number <= shared.inner.epoch:
@@ -304,8 +305,6 @@ class Loader:
         iterator = BatchIterator(some, start(some))
         self._shared.beside.add(iterator)
         return self._viewed(iterator)
-
-    # -- how far it is -----------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:

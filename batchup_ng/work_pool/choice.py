@@ -67,6 +67,14 @@ CERTAIN, MAX_ERROR = 3.0, 0.1
 share that is not certain and decides all the same."""
 
 
+class Move(NamedTuple):
+    """A change to another kind of pool: the kind, the reason, and the time from one batch to the next before it."""
+
+    kind: str
+    why: str
+    interval: float
+
+
 class Choice(NamedTuple):
     """The kind of pool, ``"serial"``, ``"threads"`` or ``"processes"``, and the reason."""
 

@@ -23,6 +23,7 @@ from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
+from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.node import Node, samples_in_words
@@ -30,7 +31,7 @@ from ..memory.budget import BUDGET
 from ..meters.batch_times import values_of
 from ..sampling.plans.epoch import BatchPlan
 from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
-from .choice import choose
+from .choice import Move, choose, copy_to_try
 from .parallel import ParallelNode, PoolNode, checked_bytes, checked_timeout
 from .prefetch import PrefetchNode
 from .processes import WorkerProcessPool
@@ -89,6 +90,7 @@ class SharedByViews:
     used_kind: str = ""  # of the pool that it has made
     why: str = ""  # reason for the choice of the pool
     tuner: Any = None  # chooses the number of workers
+    moves: list[Move] = dataclasses.field(default_factory=list)  # from one kind of pool to another
     last_settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a closed loader
     plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
@@ -293,7 +295,9 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
     with shared.lock:
         kind = shared.kind
         ready_made: list[Any] = []
-        if shared.pool is None and kind == "auto":
+        if shared.pool is None and kind == "auto" and shared.moves:
+            kind, shared.why, _ = shared.moves[-1]
+        elif shared.pool is None and kind == "auto":
             number, state = shared.upcoming()
             begin = shared.prepared or state
             (kind, shared.why), ready_made = choose(shared.source, epoch_options(number), begin, options.timeout)
@@ -321,12 +325,41 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
                     node.hand_out_first(ready_made)
                 shared.tuner = None
                 if options.workers == AUTO and shared.used_kind != "serial" and node.meter is not None:
-                    shared.tuner = work_pool.Tuner(pool, shared.used_kind, node.bound, buffer, node.meter)
+                    shared.tuner = work_pool.Tuner(
+                        pool, shared.used_kind, node.bound, buffer, node.meter,
+                        may_move=shared.kind == "auto" and not shared.moves,
+                        came=shared.moves[0] if len(shared.moves) == 1 else None,
+                    )  # fmt: skip
                     node.setup = node.setup._replace(tuner=shared.tuner)
             else:
                 shared.pool_node = PrefetchNode(source, pool, buffer, options.buffer_bytes)
     started: PoolNode = shared.pool_node
     return started
+
+
+def next_epoch(shared: SharedByViews) -> tuple[int, Any]:
+    """Return the number and the state of the next epoch. If its tuner wants another kind of pool, give up the present
+    one, so that :func:`pool_node` makes another. A source that cannot be pickled stays with threads.
+    """
+    move: Move | None = None if shared.tuner is None else shared.tuner.move
+    if move is None:
+        return shared.upcoming()
+    shared.tuner.move = None
+    if move.kind == "processes" and not shared.moves:
+        try:
+            copy_to_try(shared.source)
+        except Exception as error:
+            raise_if_of_signal_handler(error)
+            return shared.upcoming()
+    log.note("pool='auto' goes on with %s in place of %s: %s", move.kind, shared.used_kind, move.why)
+    shared.next, shared.pending = shared.upcoming()
+    shared.moves.append(move)
+    pool, series = shared.pool, shared.series
+    shared.pool_node = shared.tuner = shared.series = shared.inner = shared.pool = None
+    if series is not None:
+        series.close()
+    pool.close()
+    return shared.next, shared.pending
 
 
 def settings(shared: SharedByViews, options: PoolOptions) -> dict[str, Any]:

@@ -13,6 +13,9 @@ The rules:
   longer and it does not wait, the number goes down by one.
 * A change is judged by the time from one batch to the next. If it did not pay, it is undone, and not tried again for
   some seconds, and for twice as long after each failure, unless batches or steps take another time.
+* A loader that chose between threads and processes itself tries the other kind once, from its next epoch on, if the
+  loop waits, CPUs are idle and more threads are not faster, or if the loop spends its time on receiving batches from
+  processes. If the other kind is not faster, the loader goes back, and stays.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from ..explanation.verdict import slowed_by_workers
 from ..meters.batch_times import BatchTimes, Meter
 from ..meters.stopwatch import Made
 from .base import worker_count
+from .choice import Move
 from .prefetch_buffer import ByteBound
 
 BATCHES, SECONDS = 16, 0.25
@@ -63,6 +67,13 @@ BARRED_SECONDS, LONGEST_BARRED = 4.0, 60.0
 
 OTHER = 1.33
 """Factor by which batches or steps take another time than before, so that all may be tried again."""
+
+MOVES, RECEIVES = 0.1, 0.3
+"""Share of its time from which a loop that waits makes the loader try processes; share that it spends on receiving
+batches from processes, from which the loader tries threads."""
+
+OTHER_KIND = {"threads": "processes", "processes": "threads"}
+"""The kind of pool that may be faster."""
 
 START_SECONDS = 30.0
 """Seconds that additional workers may take to make their first batch."""
@@ -125,13 +136,20 @@ class Tuner:
         clock: Returns the present time in seconds.
         spent: Returns the CPU time of this thread in seconds.
         cpus: Number of CPUs. None: those available to this process.
+        may_move: Whether the loader may take another kind of pool.
+        came: The move that led to this pool, which is to be judged.
+
+    Attributes:
+        move: The move that the loader is to make before its next epoch, or None.
     """
 
     def __init__(
         self, pool: Any, kind: str, bound: ByteBound, buffer: int, meter: Meter,
         clock: Callable[[], float] = time.monotonic, spent: Callable[[], float] = time.thread_time,
-        cpus: int | None = None,
+        cpus: int | None = None, may_move: bool = False, came: Move | None = None,
     ) -> None:  # fmt: skip
+        self.move: Move | None = None
+        self._may_move, self._came = may_move, came
         self.why = "a CPU is left to the loop"
         self._pool = pool
         self._kind = kind
@@ -203,6 +221,8 @@ class Tuner:
                 before = self._bars.get(grew)
                 seconds = BARRED_SECONDS if before is None else min(2 * before.seconds, LONGEST_BARRED)
                 self._bars[grew] = _Bar(now + seconds, seconds, judged)
+                if grew and waits > MOVES:
+                    self._try_processes(evidence, interval, waits)
                 self._resize(judged.before, f"{workers} were {'not faster' if grew else 'slower'}", now)
                 return
             self._bars.pop(grew, None)
@@ -213,6 +233,7 @@ class Tuner:
                 self._change = change
                 self._resize(best, f"the loop waited for {waits:.0%} of its time", now)
             return
+        self._judge_kind(interval, float(np.mean(evidence.take[-n:])))
         why = f"{best} make batches as fast"
         if best == workers > 1 and waits <= WAITS and (slowed := slowed_by_workers(evidence)) > SLOWED:
             best, why = workers - 1, f"workers made the loop's steps {slowed:.0%} longer"
@@ -221,6 +242,23 @@ class Tuner:
             if fewer is not None:
                 self._change, self._fewer = change, None
                 self._resize(max(best, fewer), why, now)
+
+    def _try_processes(self, evidence: Evidence, interval: float, waits: float) -> None:
+        """Have the loader try processes, if its threads leave CPUs idle."""
+        need = model.needs(evidence)
+        used = (need.cpu + need.loop_cpu) / max(interval, 1e-9)
+        if self._may_move and self._kind == "threads" and used < USED * self._cpus:
+            why = f"the loop waits for {waits:.0%} of its time, CPUs are idle, and more threads are not faster"
+            self.move = Move(OTHER_KIND[self._kind], why, interval)
+
+    def _judge_kind(self, interval: float, take: float) -> None:
+        """Have the loader go back to the kind of pool before, if this one is not faster, or try threads."""
+        came, self._came = self._came, None
+        if came is not None and interval > (1.0 - PAYS) * came.interval:
+            self.move = Move(OTHER_KIND[self._kind], f"{self._kind} were not faster", came.interval)
+        elif self._may_move and self._kind == "processes" and take > RECEIVES * interval:
+            why = f"the loop spends {take / interval:.0%} of its time on receiving batches"
+            self.move = Move(OTHER_KIND[self._kind], why, interval)
 
     def _may(self, more: bool, present: _Change, now: float) -> bool:
         """Return whether a change in this direction may be tried."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchup_ng.meters.batch_times import Meter
+from batchup_ng.work_pool.choice import Move
 from batchup_ng.work_pool.tuning import Tuner
 
 from .world import World, _Series
@@ -38,6 +39,7 @@ class Tuned(NamedTuple):
     steps: np.ndarray  # how long its step before that took
     workers: np.ndarray  # how many there were then
     reasons: list[tuple[int, int, str]]  # of each change: after which batch, how many workers, why
+    move: Move | None  # to another kind of pool, before the next epoch
 
     def interval(self, first: int, end: int | None = None) -> float:
         """Return the time from one batch to the next, from batch `first` to `end`."""
@@ -51,11 +53,12 @@ class Tuned(NamedTuple):
         return float(asked[-1] - asked[0]) / (len(asked) - 1), int(self.workers[inside][-1])
 
 
-def run(world: World, auto: bool = True) -> Tuned:
+def run(world: World, auto: bool = True, may_move: bool = False, came: Move | None = None) -> Tuned:
     """Run a world, with a tuner or with a fixed number of workers."""
     meter, pool = Meter(), FakePool(world.workers)
     bound: Any = FakeBound(world.buffer, world.workers + 1)
-    tuner = Tuner(pool, world.kind, bound, world.asked, meter, lambda: series.now, lambda: 0.0, world.cpus)
+    clocks: Any = (lambda: series.now), (lambda: 0.0)
+    tuner = Tuner(pool, world.kind, bound, world.asked, meter, *clocks, world.cpus, may_move, came)
     workers: list[int] = []
     reasons: list[tuple[int, int, str]] = []
 
@@ -73,4 +76,4 @@ def run(world: World, auto: bool = True) -> Tuned:
     times = meter.latest()
     asked, taken = np.array([each.asked for each in times]), np.array([each.taken for each in times])
     steps = asked[1:] - taken[:-1]
-    return Tuned(asked, steps, np.array(workers[: len(asked)]), reasons)
+    return Tuned(asked, steps, np.array(workers[: len(asked)]), reasons, tuner.move)

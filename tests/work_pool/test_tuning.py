@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
 from batchup_ng.work_pool import loader_pool, tuning
+from batchup_ng.work_pool.choice import Move
 from tests.explanation.tuned import Tuned, run
 from tests.explanation.world import World
 from tests.extent import THOROUGH, quick
@@ -75,6 +76,40 @@ def test_it_follows_a_neighbour_that_comes_and_goes() -> None:
     assert tuned.between(2, 5)[1] == tuned.between(14.9, 17)[1] == 2, tuned.reasons
 
 
+LOCKED = dataclasses.replace(THREADS, map_cpu=0.03, locks=True, step_wait=0.01, workers=1)
+
+
+def test_threads_that_wait_for_the_lock_have_processes_tried() -> None:
+    move = run(LOCKED, may_move=True).move
+    assert move is not None
+    assert move.kind == "processes"
+    assert "CPUs are idle, and more threads are not faster" in move.why
+    assert run(LOCKED).move is None, "the user chose threads"
+    moved = dataclasses.replace(PROCESSES, map_cpu=0.03, locks=True, step_wait=0.01, workers=3)
+    assert run(moved, came=move).move is None, "they are faster"
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_workers_that_are_right_are_not_left(name: str) -> None:
+    assert run(WORLDS[name], may_move=True).move is None
+
+
+def test_a_kind_that_is_not_faster_is_left_again() -> None:
+    storage = dataclasses.replace(PROCESSES, read_wait=0.05, step_wait=0.001, buffer=2, asked=2, workers=2)
+    back = run(storage, came=Move("processes", "", run(storage).interval(20))).move
+    assert back is not None
+    assert (back.kind, back.why) == ("threads", "processes were not faster")
+
+
+def test_a_loop_that_spends_its_time_on_receiving_has_threads_tried() -> None:
+    large = dataclasses.replace(PROCESSES, map_cpu=0.002, take=0.02, step_wait=0.01)
+    move = run(large, may_move=True).move
+    assert move is not None
+    assert move.kind == "threads"
+    assert "% of its time on receiving batches" in move.why
+    assert run(large).move is None
+
+
 seconds = st.sampled_from([0.0, 0.002, 0.01, 0.05, 0.2])
 
 
@@ -129,6 +164,62 @@ def test_workers_that_wait_become_more_and_batches_stay(pool: Any, caplog: pytes
     with bu.Loader(SOURCE, 5, shuffle=7, pool=pool, workers="auto") as loader:
         loader.load_state_dict(state)
         assert first + contents(loader) == expected
+
+
+def test_another_kind_of_pool_makes_the_next_epoch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the one after that, if it is not faster. Batches, states and errors stay as they were."""
+    caplog.set_level(logging.INFO, "batchup_ng")
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
+    source = SOURCE.map(lambda x, noise: bad_at({3, 77, 400}, x, noise))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with bu.Loader(source, 5, shuffle=7, pool="serial", on_error="skip") as serial:
+            expected = [contents(serial) for _ in range(4)]
+        with bu.Loader(source, 5, shuffle=7, workers="auto", on_error="skip") as loader:
+            got, kinds = [], []
+            moves = Move("processes", "they may be faster", 1.0), Move("threads", "they were not", 1.0)
+            for move in (*moves, None, None):
+                got.append(contents(loader))
+                kinds.append(loader.settings()["pool"])
+                assert len(loader.errors) == 3
+                loader._shared.tuner.move = move
+                assert loader.state_dict()["epoch"] == len(got)
+    assert got == expected
+    assert kinds == ["threads", "processes", "threads", "threads"]
+    told = [record.getMessage() for record in caplog.records if "goes on with" in record.getMessage()]
+    assert told == [
+        "pool='auto' goes on with processes in place of threads: they may be faster",
+        "pool='auto' goes on with threads in place of processes: they were not",
+    ]
+    assert not loader._shared.moves[2:]
+
+
+def test_a_source_that_cannot_be_pickled_stays_with_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
+    lock = threading.Lock()
+    source = bu.ArrayDataSource([np.arange(40)]).map(lambda x: (x + lock.locked(),))
+    with bu.Loader(source, 5, workers="auto") as loader:
+        for _ in range(2):
+            assert len(list(loader)) == 8
+            loader._shared.tuner.move = Move("processes", "", 1.0)
+        assert loader.settings()["pool"] == "threads"
+
+
+def test_an_epoch_that_was_begun_ahead_is_made_again_by_the_other_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("processes", "the test says so"), []))
+    with bu.Loader(SOURCE, 96, shuffle=7, pool="serial") as serial:
+        expected = [contents(serial) for _ in range(3)]
+    with bu.Loader(SOURCE, 96, shuffle=7, workers="auto", buffer=30) as loader:
+        first = contents(loader)
+        loader._shared.tuner.move = Move("threads", "", 1.0)
+        batches = iter(loader)
+        second = contents(next(batches) for _ in range(2))
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        second += contents(loader)
+        assert [first, second, contents(loader)] == expected
 
 
 def test_bad_samples_are_left_out_as_before() -> None:
