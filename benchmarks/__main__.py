@@ -50,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.bottlenecks import study as bottlenecks
 
         return bottlenecks.main(arguments[1:])
+    if arguments[:1] == ["tuning"]:
+        from benchmarks.tuning import study as tuning
+
+        return tuning.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -81,9 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.epilog = (
-        "Three have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
-        "programs under a limit on memory, python -m benchmarks limits --help, and loaders with a planted bottleneck, "
-        "python -m benchmarks bottlenecks --help"
+        "Four have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
+        "programs under a limit on memory, python -m benchmarks limits --help, loaders with a planted bottleneck, "
+        "python -m benchmarks bottlenecks --help, and loaders that choose their number of workers, "
+        "python -m benchmarks tuning --help"
     )
     add = parser.add_argument
     add("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))

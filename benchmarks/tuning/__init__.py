@@ -1,0 +1,1 @@
+"""How near ``workers="auto"`` comes to the best fixed number of workers."""
