@@ -7,10 +7,10 @@ The :class:`~batchup_ng.sampling.plans.rows.RowPlan` of a source computes its ro
 a :class:`SamplesPlan` cuts batches from it. If it orders whole batches, such as for a choice of sources, a
 :class:`BatchesPlan` numbers them.
 
-An epoch has one sequence of samples, the same in every world. In a world of W processes with batches of B samples,
-global batch k is the positions k·B·W to (k+1)·B·W in it. Rank r takes the r-th B of them: batch k·W + r in a world of
-one. If an epoch can only be cut into its own batches, global batch k is the batches k·W to (k+1)·W. The rest at the end
-is shared out evenly: see :class:`Shard`.
+An epoch has one sequence of samples, the same in every world, but for an order by blocks with a group for each rank. In
+a world of W processes with batches of B samples, global batch k is the positions k·B·W to (k+1)·B·W in it. Rank r takes
+the r-th B of them: batch k·W + r in a world of one. If an epoch can only be cut into its own batches, global batch k is
+the batches k·W to (k+1)·W. The rest at the end is shared out evenly: see :class:`Shard`.
 """
 
 from __future__ import annotations
