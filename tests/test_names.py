@@ -74,6 +74,7 @@ def test_a_misspelt_option_of_any_public_function_is_refused_by_name() -> None:
             assert str(caught.value).startswith(f"{name} got an unexpected option '{option}_'; did you mean '")
             seen.add(name)
     assert {"split", "ParquetRows", "ErrorPolicy", "filter", "statistics", "StandardSampler", "Loader"} < seen
+    assert {"folds"} < seen
     assert len(seen) > 60
 
 
@@ -98,10 +99,14 @@ def test_an_option_with_two_letters_exchanged_is_recognised(call: Any, option: s
 
 def test_options_of_scikit_learns_split_have_names_here() -> None:
     source: Any = bu.ArrayDataSource([np.arange(9)])
-    for option in ("random_state", "test_size", "train_size", "shuffle"):
+    for option in ("random_state", "test_size", "train_size"):
         for split in (source.split, functools.partial(bu.split, source)):
             with raises(ArgumentTypeError):
                 split([0.5, 0.5], seed=1, **{option: 1})
+    for option in ("random_state", "n_splits", "shuffle"):
+        for folds in (source.folds, functools.partial(bu.folds, source)):
+            with raises(ArgumentTypeError):
+                folds(2, seed=1, **{option: 1})
 
 
 @pytest.mark.parametrize(

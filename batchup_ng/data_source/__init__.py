@@ -18,7 +18,7 @@ from .derived import (
 from .epoch.epochs import Epochs
 from .epoch.iterator import BatchIterator
 from .error_list import write_errors
-from .functions import coerce_data_source, concat, mix, repeat, split, subset, take
+from .functions import coerce_data_source, concat, folds, mix, repeat, split, subset, take
 from .functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
@@ -55,6 +55,7 @@ __all__ = [
     "batch_map_mean",
     "coerce_data_source",
     "concat",
+    "folds",
     "mix",
     "repeat",
     "split",

@@ -19,7 +19,7 @@ from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
 from .source import AbstractDataSource, node_of, nodes_in
-from .splitting import ADVICE_ON_SPLIT_OPTIONS, split_nodes
+from .splitting import ADVICE_ON_FOLDS_OPTIONS, ADVICE_ON_SPLIT_OPTIONS, folds_nodes, split_nodes
 
 
 @validation.known_names()
@@ -91,7 +91,14 @@ def subset(source: AbstractDataSource, rows: Any = None, *, exclude: Any = None)
 
 @validation.known_names(ADVICE_ON_SPLIT_OPTIONS)
 def split(
-    source: AbstractDataSource, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
+    source: AbstractDataSource,
+    fractions: Sequence[float],
+    seed: int | None = None,
+    stratify: Any = None,
+    groups: Any = None,
+    *,
+    shuffle: bool = True,
+    gap: int = 0,
 ) -> list[SubsetDataSource]:
     """Divide the samples of `source` at random among several sources. The result is a function of the seed.
 
@@ -99,7 +106,7 @@ def split(
 
     Args:
         fractions: The share of the samples of each part, above 0, together at most 1. The rest is in no part.
-        seed: Seed of the draw.
+        seed: Seed of the draw. Needed unless `shuffle` is False.
         stratify: Class of each sample: the name or place of a column, or ``(n,) int`` or strings. Each class is then
             divided separately. Without `groups`, the number of its samples in each part does not depend on the seed, so
             a class of one sample is always in the same part. Floats must be whole numbers; samples with NaN are a
@@ -108,11 +115,17 @@ def split(
             groups are laid end to end in a random order, and each part ends at the end of the group that is nearest to
             its share of the samples. (GroupShuffleSplit of scikit-learn counts groups, not samples.) With `stratify`,
             all samples of a group must be of one class.
+        shuffle: False divides the samples in their order, such as by time: the first part has the first samples.
+            Nothing is drawn, so `seed`, `stratify` and `groups` must be left out.
+        gap: With ``shuffle=False``: how many samples to leave out before each part but the first. They are the last
+            ones of the part before.
 
     Raises:
         ArgumentError: a fraction is not above 0, the sum is more than 1, a part stays empty, `stratify` or `groups` and
             `source` differ in length, there is no such column or a map makes it, `stratify` holds floats that are not
-            whole numbers or no two samples of one class, a sample has no group (NaN), or a group has several classes.
+            whole numbers or no two samples of one class, a sample has no group (NaN), or a group has several classes;
+            `gap` is given without ``shuffle=False``, or `seed`, `stratify` or `groups` with it.
+        ArgumentTypeError: `seed` is not a whole number, or not given.
 
     >>> import numpy as np
     >>> parts = split(ArrayDataSource([np.arange(10)]), (0.8, 0.2), seed=1)
@@ -121,9 +134,47 @@ def split(
     >>> scans = ArrayDataSource({"scan": np.arange(6), "patient": np.array([7, 7, 8, 8, 8, 9])})
     >>> [part[:]["patient"].tolist() for part in split(scans, (0.5, 0.5), seed=2, groups="patient")]
     [[7, 7, 9], [8, 8, 8]]
+    >>> days = ArrayDataSource([np.arange(10)])
+    >>> [part[:][0].tolist() for part in split(days, (0.6, 0.4), shuffle=False, gap=1)]
+    [[0, 1, 2, 3, 4], [6, 7, 8, 9]]
     """
-    parts = split_nodes(node_of("source", source), fractions, seed, stratify, groups)
+    parts = split_nodes(node_of("source", source), fractions, seed, stratify, groups, shuffle, gap)
     return [cast(SubsetDataSource, shown(part)) for part in parts]
+
+
+@validation.known_names(ADVICE_ON_FOLDS_OPTIONS)
+def folds(
+    source: AbstractDataSource, k: int, seed: int, stratify: Any = None, groups: Any = None
+) -> list[tuple[SubsetDataSource, SubsetDataSource]]:
+    """Return `k` pairs of sources, for training and validation, to cross-validate. They are a function of the seed.
+
+    Each sample of `source` is in one of the `k` validation parts, and in the training part of the other pairs. The
+    sizes of the validation parts differ by at most one. The samples of each part keep their order.
+
+    Args:
+        k: Number of pairs, from 2 to the number of samples.
+        seed: Seed of the draw.
+        stratify: Class of each sample, as for :func:`split`. The numbers of samples of a class in the validation parts
+            differ by at most one. They do not depend on the seed. A class of fewer than `k` samples is missing in some
+            validation parts.
+        groups: Group of each sample, as for :func:`split`, at least `k` groups. All samples of a group are in one
+            validation part. Groups are dealt, the largest first, to the validation part with the fewest samples. So
+            sizes may differ by up to the size of a group, and the seed orders groups of one size only. With `stratify`,
+            a group goes to the part with the fewest samples of its classes. A group may have several classes.
+
+    Raises:
+        ArgumentError: `k` is out of range, there are fewer groups than `k`, or `stratify`, `groups` or `source` is
+            refused as by :func:`split`.
+        ArgumentTypeError: `k` or `seed` is not a whole number.
+
+    >>> import numpy as np
+    >>> for train, validation in folds(ArrayDataSource([np.arange(5)]), 2, seed=1):
+    ...     print(train[:][0], validation[:][0])
+    [0 3] [1 2 4]
+    [1 2 4] [0 3]
+    """
+    pairs = folds_nodes(node_of("source", source), k, seed, stratify, groups)
+    return [(cast(SubsetDataSource, shown(one)), cast(SubsetDataSource, shown(other))) for one, other in pairs]
 
 
 def take(source: AbstractDataSource, n: int) -> TakeDataSource:

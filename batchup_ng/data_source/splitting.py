@@ -1,7 +1,8 @@
-"""The division of samples at random among several parts, by classes or in whole groups.
+"""The division of samples among several parts: at random, by classes, in whole groups, or in their order.
 
-The samples of each class, or its groups, are laid end to end in a random order. Each part takes a stretch, which ends
-with a whole sample or group. If one class gives a part too few samples, the next class gives it more.
+A split lays the samples of each class, or its groups, end to end in a random order. Each part takes a stretch, which
+ends with a whole sample or group. If one class gives a part too few samples, the next class gives it more. Folds take
+the samples in turn, or each group goes to the fold with the fewest samples.
 """
 
 from __future__ import annotations
@@ -20,53 +21,142 @@ from .labels import grouped, values_of
 ADVICE_ON_SPLIT_OPTIONS = {
     "random_state": "pass it as seed=",
     **dict.fromkeys(["test_size", "train_size"], "pass the share of each part, as (0.8, 0.2)"),
-    "shuffle": "leave it out: split draws the samples of each part at random, and leaves them in their order",
 }
 """Remedies for options of scikit-learn's ``train_test_split``."""
 
+ADVICE_ON_FOLDS_OPTIONS = {
+    "random_state": "pass it as seed=",
+    "n_splits": "pass it as k=",
+    "shuffle": "leave it out: folds draws the samples of each part at random, and leaves them in their order",
+}
+"""Remedies for options of scikit-learn's ``KFold``."""
+
 
 def split_nodes(
-    node: Node, fractions: Sequence[float], seed: int, stratify: Any = None, groups: Any = None
+    node: Node,
+    fractions: Sequence[float],
+    seed: int | None,
+    stratify: Any = None,
+    groups: Any = None,
+    shuffle: bool = True,
+    gap: int = 0,
 ) -> list[SubsetNode]:
     """Return a node for each part of the samples of `node`: see :func:`~batchup_ng.split`."""
     shares = _checked_shares(fractions)
-    n = numbered_length("source", node)
-    _refuse_repeated(node.origin_rows(np.arange(n)))
-    rng = randomness.generator("split", validation.integer("seed", seed))
-    classes = None
-    if stratify is not None:
-        classes = _checked_classes(values_of("stratify", "the class", node, stratify, n))
+    n = _length_without_repeats(node)
+    gap = validation.not_negative("gap", gap)
     ends = np.cumsum([0.0, *shares])
-    if n == 0:
-        rows = [np.zeros(0, np.int64)] * len(shares)
-    elif groups is None:
-        rows = _by_samples(np.zeros(n, np.int64) if classes is None else classes, ends, rng)
+    if not validation.true_or_false("shuffle", shuffle, "; False keeps the samples in their order"):
+        for name, value in (("seed", seed), ("stratify", stratify), ("groups", groups)):
+            if value is not None:
+                raise ArgumentError(f"{name} must be left out with shuffle=False, which draws nothing; pass only one")
+        rows = _in_order(n, ends, gap)
     else:
-        of_samples = _checked_groups(values_of("groups", "the group", node, groups, n))
-        n_groups = int(of_samples.max()) + 1
-        if n_groups < len(shares):
-            raise ArgumentError(
-                f"groups must hold at least as many groups as there are parts, {len(shares)}, and has {n_groups}; pass "
-                f"fewer fractions, or another column"
-            )
-        rows = _by_groups(of_samples, classes, ends, rng)
+        if gap:
+            raise ArgumentError(f"gap must be 0 for parts drawn at random, not {gap}; pass shuffle=False with it")
+        rng = randomness.generator("split", validation.integer("seed", seed))
+        classes, of_samples = _classes_and_groups(node, n, len(shares), stratify, groups)
+        if of_samples is None:
+            rows = _by_samples(np.zeros(n, np.int64) if classes is None else classes, ends, rng)
+        else:
+            rows = _by_groups(of_samples, classes, ends, rng)
     for i, part_rows in enumerate(rows):
         if len(part_rows) == 0:
+            without = f" without a gap of {gap}" if gap else ""
             raise ArgumentError(
-                f"fractions[{i}] of {n} samples is less than one {'sample' if groups is None else 'group'}; raise it, "
-                f"or split more samples"
+                f"fractions[{i}] of {n} samples{without} is less than one {'sample' if groups is None else 'group'}; "
+                f"raise it, or split more samples"
             )
     return [SubsetNode(node, part_rows) for part_rows in rows]
 
 
-def _refuse_repeated(rows: np.ndarray) -> None:
-    """Raise if a sample comes more than once, for then it could come to several parts."""
+def folds_nodes(
+    node: Node, k: int, seed: int, stratify: Any = None, groups: Any = None
+) -> list[tuple[SubsetNode, SubsetNode]]:
+    """Return the nodes of training and validation of each fold of `node`: see :func:`~batchup_ng.folds`."""
+    n = _length_without_repeats(node)
+    k = validation.integer("k", k)
+    if not 2 <= k <= n:
+        raise ArgumentError(f"k must be at least 2, and at most the number of samples, {n}, not {k}; pass another k")
+    rng = randomness.generator("folds", validation.integer("seed", seed))
+    classes, of_samples = _classes_and_groups(node, n, k, stratify, groups)
+    if classes is None:
+        classes = np.zeros(n, np.int64)
+    if of_samples is None:
+        fold_of = np.empty(n, np.int64)
+        fold_of[np.concatenate([rng.permutation(members) for members in _members(classes)])] = np.arange(n) % k
+    else:
+        fold_of = _folds_of_groups(of_samples, classes, k, rng)[of_samples]
+    return [
+        (SubsetNode(node, np.flatnonzero(fold_of != i)), SubsetNode(node, np.flatnonzero(fold_of == i)))
+        for i in range(k)
+    ]
+
+
+def _folds_of_groups(groups: np.ndarray, classes: np.ndarray, k: int, rng: Any) -> np.ndarray:
+    """Return the fold of each group.
+
+    The largest group is the first. Each goes to the fold with the fewest samples of its classes. That minimises, group
+    by group, the sum over folds and classes of (samples of the class in the fold)² / (samples of the class).
+    """
+    n_classes = int(classes.max()) + 1
+    pairs, counts = np.unique(groups * n_classes + classes, return_counts=True)
+    sizes = np.bincount(groups)
+    bounds = np.searchsorted(pairs, np.arange(len(sizes) + 1) * n_classes)
+    weights = len(classes) // np.bincount(classes)  # whole numbers: sums of floats differ between machines
+    shuffled = rng.permutation(len(sizes))
+    fold_of = np.empty(len(sizes), np.int64)
+    held, taken = np.zeros((k, n_classes), np.int64), np.zeros(k, np.int64)
+    for group in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+        own = slice(bounds[group], bounds[group + 1])
+        of_group = pairs[own] - group * n_classes
+        fold = np.lexsort([taken, held[:, of_group] @ (weights[of_group] * counts[own])])[0]
+        held[fold, of_group] += counts[own]
+        taken[fold] += sizes[group]
+        fold_of[group] = fold
+    return fold_of
+
+
+def _length_without_repeats(node: Node) -> int:
+    """Return the number of samples. Raise if a sample comes more than once: it could come to several parts."""
+    n = numbered_length("source", node)
+    rows = node.origin_rows(np.arange(n))
     seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     seen[rows] = True
     if np.count_nonzero(seen) < len(rows):
         raise ArgumentError(
             "source must have each sample once, or parts would share samples; split first, and repeat or sample a part"
         )
+    return n
+
+
+def _classes_and_groups(
+    node: Node, n: int, n_parts: int, stratify: Any, groups: Any
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the numbers of the class and of the group of each of `n` samples, None without."""
+    classes = None
+    if stratify is not None:
+        classes = _checked_classes(values_of("stratify", "the class", node, stratify, n))
+    if groups is None or n == 0:
+        return classes, None
+    of_samples = _checked_groups(values_of("groups", "the group", node, groups, n))
+    n_groups = int(of_samples.max()) + 1
+    if n_groups < n_parts:
+        raise ArgumentError(
+            f"groups must hold at least as many groups as there are parts, {n_parts}, and has {n_groups}; pass fewer "
+            f"fractions or folds, or another column"
+        )
+    return classes, of_samples
+
+
+def _in_order(n: int, ends: np.ndarray, gap: int) -> list[np.ndarray]:
+    """Return the positions of the samples of each part, which keep the order of the samples.
+
+    Each part but the last ends `gap` samples early.
+    """
+    bounds = np.rint(ends * n).astype(int)
+    gaps = [gap] * (len(ends) - 2) + [0]
+    return [np.arange(bounds[i], bounds[i + 1] - left_out) for i, left_out in enumerate(gaps)]
 
 
 def _by_samples(classes: np.ndarray, ends: np.ndarray, rng: Any) -> list[np.ndarray]:
@@ -122,7 +212,7 @@ def _classes_of_groups(groups: np.ndarray, classes: np.ndarray | None, n_groups:
         raise ArgumentError(
             f"stratify with groups needs groups whose samples are all of one class, and samples {of_group[0]} and "
             f"{of_group[classes[of_group] != classes[of_group[0]]][0]} are of one group and of two classes; leave "
-            f"stratify out, or pass the rows of scikit-learn's StratifiedGroupKFold to subset"
+            f"stratify out, or take the first pair of folds(k, seed, stratify, groups), which takes such groups"
         )
     return found
 

@@ -26,7 +26,8 @@ from ..sampling.plans.epoch import BatchesPlan, BatchPlan, Reached, SamplesPlan,
 from ..sampling.plans.rows import RowPlan, one_row, take_rows, whole_samples
 
 NEEDS_NUMBERS = (
-    "cannot be indexed, nor have concat, filter, mix, sample, split, subset, with_column of an array, with_index or zip"
+    "cannot be indexed, nor have concat, filter, folds, mix, sample, split, subset, with_column of an array, "
+    "with_index or zip"
 )
 """What a source cannot do if its samples have no numbers, for errors."""
 

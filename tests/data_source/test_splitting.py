@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,40 @@ def test_how_many_of_a_class_a_part_has_does_not_depend_on_the_seed(sizes: list[
     splits = [source.split((0.5, 0.3, 0.2), seed, stratify=0) for seed in (one, other)]
     found = [[np.bincount(labels[part.rows], minlength=len(sizes) + 1).tolist() for part in parts] for parts in splits]
     assert found[0] == found[1]
+
+
+@given(counts=fractions, n=st.integers(1, 60), gap=st.integers(0, 6))
+def test_a_split_in_order_is_slices_without_the_gaps(counts: list[float], n: int, gap: int) -> None:
+    bounds = np.rint(np.cumsum([0, *counts]) * n).astype(int).tolist()
+    expected = [list(range(start, end - gap)) for start, end in itertools.pairwise(bounds[:-1])]
+    expected.append(list(range(bounds[-2], bounds[-1])))
+    source = bu.ArrayDataSource([np.arange(n)])
+    if not all(expected):
+        with raises(ArgumentError):
+            source.split(counts, shuffle=False, gap=gap)
+        return
+    assert rows_of(source.split(counts, shuffle=False, gap=gap)) == expected
+    assert rows_of(bu.split(source, counts, shuffle=False, gap=gap)) == expected
+
+
+def test_a_split_by_a_column_of_times_is_a_subset_in_their_order() -> None:
+    times = np.array([5, 1, 4, 1, 3, 2])
+    source = bu.ArrayDataSource({"time": times})
+    train, test = source.subset(np.argsort(times, kind="stable")).split([0.5, 0.5], shuffle=False)
+    assert (train[:]["time"].tolist(), test[:]["time"].tolist()) == ([1, 1, 2], [3, 4, 5])
+
+
+def test_what_draws_is_refused_in_order_and_a_gap_at_random() -> None:
+    source = bu.ArrayDataSource([np.arange(N)])
+    for options in ({"seed": 1}, {"stratify": KIND}, {"groups": PATIENT}, {"gap": -1}):
+        with raises(ArgumentError):
+            source.split([0.5, 0.5], shuffle=False, **options)
+    with raises(ArgumentError):
+        source.split([0.5, 0.5], 1, gap=2)
+    wrong: Any = {"shuffle": 1, "seed": 1}, {}, {"shuffle": False, "gap": 1.5}
+    for options in wrong:
+        with raises(ArgumentTypeError):
+            source.split([0.5, 0.5], **options)
 
 
 def test_sources_that_repeat_samples_are_refused() -> None:
