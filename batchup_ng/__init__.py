@@ -225,6 +225,7 @@ __all__ = [
     "take",
     "trace",
     "watch",
+    "windows",
     "work_pool",
     "write_errors",
 ]
@@ -250,6 +251,7 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
         TextLines,
         ZarrRows,
     )
+    from .data_source.series import windows
     from .data_statistics.class_weights import class_weights
     from .data_statistics.column import ColumnStatistics
     from .data_statistics.compute import statistics
@@ -287,6 +289,7 @@ else:
                 "TarShards", "TextLines", "ZarrRows",
             ],
             ".augment": ["augment"],
+            ".data_source.series": ["windows"],
             ".data_statistics": [
                 "data_statistics", "ColumnStatistics", "Statistics", "class_weights", "standardize", "statistics",
             ],

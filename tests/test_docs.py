@@ -25,7 +25,7 @@ RUN_PAGES = (
     "augmentation", "looking", "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
     "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
-    "task_contrastive", "task_semi_supervised",
+    "time_series", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "looking": ("cv2", "matplotlib"),

@@ -74,7 +74,7 @@ def test_a_misspelt_option_of_any_public_function_is_refused_by_name() -> None:
             assert str(caught.value).startswith(f"{name} got an unexpected option '{option}_'; did you mean '")
             seen.add(name)
     assert {"split", "ParquetRows", "ErrorPolicy", "filter", "statistics", "StandardSampler", "Loader"} < seen
-    assert {"folds"} < seen
+    assert {"folds", "windows"} < seen
     assert len(seen) > 60
 
 
@@ -107,6 +107,12 @@ def test_options_of_scikit_learns_split_have_names_here() -> None:
         for folds in (source.folds, functools.partial(bu.folds, source)):
             with raises(ArgumentTypeError):
                 folds(2, seed=1, **{option: 1})
+
+
+def test_options_of_windows_elsewhere_have_names_here() -> None:
+    for option in ("sequence_length", "sequence_stride", "targets", "sampling_rate", "window_size", "shift"):
+        with raises(ArgumentTypeError):
+            bu.windows(np.arange(9), 3, **{option: 1})
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from .map_style import MapStyle
 from .packed_texts import PackedTexts
 from .ragged import Ragged
 from .uint8_to_float32 import ImageArrayUInt8ToFloat32
+from .windows import Windows
 
 BYTES_AT_ONCE = 1 << 24
 """Bytes of an array that are digested at once."""
@@ -81,6 +82,9 @@ def column_facts(column: Any) -> Any:
         return [kind.__name__, column._decoded, _array_facts(column._joined), _array_facts(column._ends)]
     if kind is Ragged:
         return [kind.__name__, column_facts(column.values), _array_facts(column.offsets)]
+    if kind is Windows:
+        places = [_array_facts(column.origins), _array_facts(column.ends)]
+        return [kind.__name__, column_facts(column.values), column.length, column.stride, *places]
     if kind is MapStyle:
         of_items = isinstance(column.dataset, (list, tuple))
         return [kind.__name__, value_facts(column.dataset) if of_items else column_facts(column.dataset)]

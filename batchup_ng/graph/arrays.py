@@ -17,6 +17,7 @@ from ..accessors.packed_texts import PackedTexts
 from ..accessors.ragged import Ragged
 from ..accessors.storage.base import StoredRows
 from ..accessors.uint8_to_float32 import ImageArrayUInt8ToFloat32
+from ..accessors.windows import Windows
 from ..batch_layout import of_its_own
 from ..columns import Places, form_of, picked, place_in
 from ..display import array_words, listed, printable
@@ -33,7 +34,7 @@ from .rows import NO_USER_METHODS, RowsNode, UserMethods, joint_blocks
 DEFAULT_WINDOW_BLOCKS = 16
 """Number of blocks to mix if an accessor has no ``natural_window``."""
 
-DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Cached, Ragged, StoredRows, OwnRows)
+DESCRIBED_ACCESSORS = (MapStyle, PackedTexts, Cached, Ragged, StoredRows, OwnRows, Windows)
 """Accessors whose ``repr`` describes them."""
 
 
@@ -277,7 +278,7 @@ def _is_plain(array: Any) -> bool:
     array = _unscaled(array)
     if _is_encoded_elsewhere(array):
         return isinstance(array.encoded, (list, tuple)) or _is_plain(array.encoded)
-    if type(array) is Ragged:
+    if type(array) in (Ragged, Windows):
         return _is_plain(array.values)
     plain = isinstance(array, (np.ndarray, PackedTexts, OwnRows))
     return plain or (isinstance(array, StoredRows) and not array.runs_user_code)

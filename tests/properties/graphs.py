@@ -79,9 +79,17 @@ def arrays(draw: st.DrawFn, endless: bool) -> PlannedDataSource:
     return bu.ArrayDataSource(data, sampler=sampler, include_indices=draw(st.booleans()))
 
 
+@st.composite
+def series(draw: st.DrawFn) -> PlannedDataSource:
+    """Windows of a series, 1 to 25 of them."""
+    length, stride, horizon = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    return bu.windows(np.arange(length + horizon + stride * draw(st.integers(0, 24))), length, stride, horizon)
+
+
 def graphs(endless: bool = True) -> st.SearchStrategy[PlannedDataSource]:
     """Any source, of arrays or made of others."""
-    return st.recursive(arrays(endless) | arrays(False), lambda inner: composed(inner, endless), max_leaves=5)
+    leaves = arrays(endless) | arrays(False) | series()
+    return st.recursive(leaves, lambda inner: composed(inner, endless), max_leaves=5)
 
 
 @st.composite
