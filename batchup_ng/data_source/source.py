@@ -34,7 +34,7 @@ from .looking import length_of, looked_at, read_in_order
 from .own_attributes import replaceable
 from .padded import pad
 from .sampled import sample
-from .splitting import ADVICE_ON_FOLDS_OPTIONS, ADVICE_ON_SPLIT_OPTIONS, folds_nodes, split_nodes
+from .splitting import ADVICE_ON_SPLIT_OPTIONS, split_nodes
 from .views import views
 
 if TYPE_CHECKING:
@@ -319,14 +319,6 @@ class AbstractDataSource:
     ) -> list[PlannedDataSource]:
         """Divide the samples among several sources, at random or in order: see :func:`batchup_ng.split`."""
         return [shown(part) for part in split_nodes(self.node, fractions, seed, stratify, groups, shuffle, gap)]
-
-    @validation.known_names(ADVICE_ON_FOLDS_OPTIONS)
-    def folds(
-        self, k: int, seed: int, stratify: Any = None, groups: Any = None
-    ) -> list[tuple[PlannedDataSource, PlannedDataSource]]:
-        """Return `k` pairs of sources for cross-validation: see :func:`batchup_ng.folds`."""
-        pairs = folds_nodes(self.node, k, seed, stratify, groups)
-        return [(shown(train), shown(validation)) for train, validation in pairs]
 
     sample = sample
 

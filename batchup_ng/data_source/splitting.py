@@ -212,7 +212,7 @@ def _classes_of_groups(groups: np.ndarray, classes: np.ndarray | None, n_groups:
         raise ArgumentError(
             f"stratify with groups needs groups whose samples are all of one class, and samples {of_group[0]} and "
             f"{of_group[classes[of_group] != classes[of_group[0]]][0]} are of one group and of two classes; leave "
-            f"stratify out, or take the first pair of folds(k, seed, stratify, groups), which takes such groups"
+            f"stratify out, or take the first pair of folds(source, k, seed, stratify, groups), which takes such groups"
         )
     return found
 
