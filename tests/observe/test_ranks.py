@@ -21,7 +21,7 @@ from batchup_ng.work_pool.rank_exchange import KEY, gathered
 from tests.extent import quick
 from tests.messages import raises
 
-HERE = Path(__file__).parent
+PROGRAM = Path(__file__).parents[1] / "frameworks" / "programs" / "explained_rank.py"
 
 SCENES = {"data in lockstep": "data", "data": "data", "step": "step", "step in lockstep": "step"}
 """What the program plants, and what is slow there."""
@@ -139,8 +139,8 @@ def test_wrong_arguments_are_refused() -> None:
 def test_a_planted_straggler_is_named_on_all_ranks(world: int, tmp_path: Path) -> None:
     hidden = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
     plain = {name: value for name, value in os.environ.items() if name not in hidden}
-    plain |= {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE / "rank_program.py"), str(tmp_path / "group")]
+    plain |= {"PYTHONPATH": str(PROGRAM.parents[3]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(PROGRAM), str(tmp_path / "group")]
     programs = []
     try:
         for rank in range(world):
