@@ -5,6 +5,7 @@ from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
 from .class_samplers import BalancedBatchSampler, StratifiedSampler
 from .mixture import MixtureSampler
+from .packing import PackSampler
 from .plans.epoch import BatchPlan, PlannedBatch
 from .plans.rows import ChoiceBatch
 from .standard import StandardSampler, SubsetSampler
@@ -20,6 +21,7 @@ __all__ = [
     "BucketSampler",
     "ChoiceBatch",
     "MixtureSampler",
+    "PackSampler",
     "PlannedBatch",
     "RandomAccessSampler",
     "StandardSampler",

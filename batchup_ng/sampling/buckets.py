@@ -17,10 +17,10 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError
 from ..randomness import OrderKey
-from .base import BatchSampler, array_fingerprint, whole_numbers
+from .base import BatchSampler, array_fingerprint
+from .lengths import check_longest, chosen_rows, row_lengths
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import RowPlan, Sizes
-from .standard import row_numbers
 
 
 class BucketSampler(BatchSampler):
@@ -71,25 +71,14 @@ class BucketSampler(BatchSampler):
         max_tokens: int | None = None,
         indices: Any = None,
     ) -> None:
-        sizes = whole_numbers("lengths", lengths, "pass [len(row) for row in rows]")
-        if len(sizes) and int(sizes.min()) < 0:
-            row = int(np.argmin(sizes))
-            raise ArgumentError(f"lengths must not be negative, but lengths[{row}] is {sizes[row]}; pass the true one")
+        sizes = row_lengths(lengths)
         self.n_rows: int = len(sizes)
         self.max_tokens = None if max_tokens is None else validation.positive_int("max_tokens", max_tokens)
-        self.indices = None if indices is None else row_numbers("indices", indices)
+        self.indices = None if indices is None else chosen_rows(indices, self.n_rows)
         rows = np.arange(self.n_rows) if self.indices is None else self.indices
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.n_rows:
-            raise ArgumentError(
-                f"indices must be row numbers from 0, below {self.n_rows}, and reach from {rows.min()} to {rows.max()}"
-            )
         sizes = sizes[rows]
-        if self.max_tokens is not None and len(sizes) and int(sizes.max()) > self.max_tokens:
-            first = int(np.argmax(sizes > self.max_tokens))
-            raise ArgumentError(
-                f"max_tokens is {self.max_tokens}, and row {rows[first]} alone is longer: {sizes[first]}; raise it, or "
-                f"leave such rows out with indices=numpy.flatnonzero(lengths <= {self.max_tokens})"
-            )
+        if self.max_tokens is not None:
+            check_longest(sizes, rows, self.max_tokens, "")
         order = np.argsort(sizes, kind="stable")
         self._rows = rows[order]
         ascending = sizes[order]

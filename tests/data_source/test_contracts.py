@@ -95,6 +95,15 @@ class TestArrayInBucketsOfSoManyTokens(SourceContract):
             assert_same_batches(self.epoch(kind, drop_last=True), self.epoch(kind)[:-1])
 
 
+class TestArrayPacked(SourceContract):
+    def make(self) -> PlannedDataSource:
+        return array(sampler=bu.PackSampler(np.arange(23) * 7 % 10, 24, window=9))
+
+    def test_dropping_the_last_leaves_whole_batches(self) -> None:
+        for kind in self.shuffles:
+            assert_same_batches(self.epoch(kind, drop_last=True), self.epoch(kind))
+
+
 class MyStorage(bu.RandomAccessDataSource):
     """A source as a user of BatchUp wrote it."""
 

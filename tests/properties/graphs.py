@@ -43,7 +43,7 @@ def plain_sample(*sample: Any) -> Any:
 def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     """A sampler over `n` rows; one that never ends only if `endless`."""
     repeats = draw(st.sampled_from([1, 1, 2, 3] + [-1] * endless))
-    kinds = ["standard", "subset", "buckets", "stratified", "blocks", "interleaved", "every second"]
+    kinds = ["standard", "subset", "buckets", "packed", "stratified", "blocks", "interleaved", "every second"]
     kind = draw(st.sampled_from(kinds + ["weighted", "weighted subset", "in turn"] * endless))
     rows = np.array(draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
     if kind == "subset":
@@ -52,6 +52,8 @@ def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
         return bu.WeightedSubsetSampler(np.arange(1, len(rows) + 1), rows, replacement=False)
     if kind == "buckets":
         return bu.BucketSampler(np.arange(n) * 7 % 10, num_buckets=draw(st.integers(1, 5)))
+    if kind == "packed":
+        return bu.PackSampler(np.arange(n) * 7 % 10, draw(st.integers(9, 40)), window=draw(st.integers(1, 30)))
     if kind == "stratified":
         return bu.StratifiedSampler(np.arange(n) ** 2 % 5, draw(st.sampled_from([None, rows])), repeats)
     if kind == "blocks":

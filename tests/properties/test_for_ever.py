@@ -16,6 +16,7 @@ from batchup_ng.sampling import (
     BlockShuffleSampler,
     BucketSampler,
     MixtureSampler,
+    PackSampler,
     StandardSampler,
     StratifiedSampler,
     StridedSampler,
@@ -54,6 +55,7 @@ MADE: dict[str, tuple[Callable[[], Any], int]] = {
     "blocks": (lambda: rows_of(BlockShuffleSampler(30, 4, 2, repeats=2), 60), 0x443d048e2fc30cc6),
     "interleave": (lambda: rows_of(MixtureSampler([9, 5, 3], [3, 2, 1]), 60), 0x9fa05a0feeeb4874),
     "buckets": (lambda: batches_of(numbers(40, BucketSampler(LENGTHS, max_tokens=60)), 8), 0xb350612ee5d17b9d),
+    "packed": (lambda: batches_of(numbers(40, PackSampler(LENGTHS, 60, window=15)), 8), 0x43cae01ffd782055),
     "choice": (lambda: batches_of(bu.ChoiceDataSource([numbers(9), numbers(30)]), 4), 0xc9b2e29aee6c173f),
     "stratified choice": (
         lambda: batches_of(bu.ChoiceDataSource([numbers(9), numbers(30)], stratified=True), 4),

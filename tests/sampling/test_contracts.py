@@ -12,6 +12,7 @@ from batchup_ng.sampling import (
     BlockShuffleSampler,
     BucketSampler,
     MixtureSampler,
+    PackSampler,
     StandardSampler,
     StratifiedSampler,
     StridedSampler,
@@ -58,6 +59,8 @@ IN_BATCHES = [
     lambda: BucketSampler(LENGTHS, num_buckets=3),
     lambda: BucketSampler(LENGTHS, boundaries=range(1, 60)),
     lambda: BucketSampler(LENGTHS, max_tokens=90, indices=np.arange(50, 2, -1)),
+    lambda: PackSampler(LENGTHS, 90),
+    lambda: PackSampler(LENGTHS, 45, window=7, balance="squares", indices=np.arange(50, 2, -1)),
 ]
 
 
@@ -94,6 +97,10 @@ def test_every_option_is_told_apart_by_the_fingerprint_by_which_states_are_refus
         *[BucketSampler(LENGTHS, max_tokens=most) for most in (None, 90, 91)],
         BucketSampler(LENGTHS, max_tokens=90, num_buckets=5),
         *[BucketSampler(lengths, max_tokens=90) for lengths in (LENGTHS[::-1], LENGTHS[1:])],
+        *[PackSampler(LENGTHS, *options) for options in ((90,), (91,))],
+        *[PackSampler(LENGTHS, 90, window=9), PackSampler(LENGTHS, 90, balance="squares")],
+        *[PackSampler(lengths, 90) for lengths in (LENGTHS[::-1], LENGTHS[1:])],
+        PackSampler(LENGTHS, 90, indices=np.arange(53)[::-1]),
         *[WeightedSampler(Y), WeightedSampler(other), WeightedSampler(Y, num_samples=5)],
         WeightedSampler(Y, replacement=False, num_samples=5),
         *[WeightedSubsetSampler(Y, rows) for rows in (np.arange(13), np.arange(1, 14))],

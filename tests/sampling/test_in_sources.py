@@ -33,12 +33,13 @@ MADE = {
     "interleaved for ever": lambda: bu.MixtureSampler([150, 50], length=-1),
     "every third": lambda: bu.StridedSampler(N, stride=3),
     "buckets": lambda: bu.BucketSampler(Y, max_tokens=60),
+    "packed": lambda: bu.PackSampler(Y, 40, window=50),
     "weighted": lambda: bu.WeightedSampler(Y + 1.0, num_samples=150),
     "weighted without replacement": lambda: bu.WeightedSampler(Y, replacement=False),
     "some": lambda: bu.WeightedSampler(Y, replacement=False, num_samples=163),
     "weighted subset": lambda: bu.WeightedSubsetSampler(Y[1::2] + 1, np.arange(1, N, 2), replacement=False),
 }
-SIZES = {"balanced": 12, "balanced by few": 12, "buckets": 12}
+SIZES = {"balanced": 12, "balanced by few": 12, "buckets": 12, "packed": 12}
 
 
 def noisy(x: np.ndarray, rng: Any) -> Any:
