@@ -75,6 +75,7 @@ from .lazy_names import on_first_use
 from .live.answers import look as _look  # noqa: F401  # its module sets what loops call once a second
 from .loader import Loader
 from .memory.budget import memory, memory_limit
+from .packing import pack
 from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
 from .randomness import SampleRng
 from .sampling import (
@@ -214,6 +215,7 @@ __all__ = [
     "mix",
     "num_batches",
     "openmetrics",
+    "pack",
     "pad_batch",
     "progress",
     "repeat",

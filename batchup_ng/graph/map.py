@@ -93,6 +93,12 @@ class MapNode(SameOrderNode):
         self.resizes = validation.true_or_false("resizes", resizes)
         if resizes and on is not None:
             raise ArgumentError("resizes must be False with on=, because the other columns keep their samples")
+        self._packs = hasattr(type(fn), "packs_samples")  # a function of ours, whose arrays have lengths of their own
+        self.resizes = self.resizes or self._packs
+        if self._packs and on is not None:
+            raise ArgumentError(
+                f"on must be left out with {function_name(fn)!r}, which takes whole batches; name the columns to it"
+            )
 
     def form(self) -> Any:
         form = self.source.form()
@@ -208,7 +214,7 @@ class MapNode(SameOrderNode):
 
     def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
         result = self.unchecked(batch, key, planned, own)
-        if self._gives_columns or self._columns is not None:
+        if (self._gives_columns or self._columns is not None) and not self._packs:
             result = checked_result(self.fn, as_batch(result), batch, self.resizes)
         return apart(result, batch)
 

@@ -24,8 +24,8 @@ MAX_WINDOW = 16384
 class PackSampler(BatchSampler):
     """Packs rows into batches of at most `max_tokens` tokens, nearly full; each row comes once an epoch.
 
-    A batch is a bin: rows to be put one after the other. So there is no padding between rows, and nearly none at the
-    end. The number of rows differs from batch to batch.
+    A batch is a bin: rows to be put one after the other, as :func:`~batchup_ng.pack` does. So there is no padding
+    between rows, and nearly none at the end. The number of rows differs from batch to batch.
 
     The order of the epoch is cut into windows of `window` rows. In each window the sampler puts the rows into bins, the
     longest row first, each into the bin with the least room that has enough (best-fit decreasing). Then it packs the
@@ -52,7 +52,7 @@ class PackSampler(BatchSampler):
         balance: The cost that the bins of a step should have in common. ``"tokens"``: the sum of the lengths.
             ``"squares"``: the sum of their squares, which the time of attention within rows is in proportion to.
         longer: What to do with a row of more than `max_tokens`. ``"error"``: refuse it. ``"cut"``: count it as
-            `max_tokens`; a map of yours must cut it.
+            `max_tokens`; pass ``longer="cut"`` to :func:`~batchup_ng.pack` too.
         indices: The rows to hand out: ``(m,) int``, not negative; None for all.
 
     Raises:

@@ -2,7 +2,7 @@
 
 Best-fit decreasing puts each sample, the longest first, into the bin with the least room among those that have enough.
 Johnson et al., "Worst-case performance bounds for simple one-dimensional packing algorithms" (SIAM J. Comput. 3, 1974),
-bound its number of bins. One step here places the next sample of every window, so that NumPy's calls are shared.
+bound its number of bins. One step here places the next sample of every window: they share NumPy's calls.
 
 The last bin of a window is seldom full. So the emptiest bins of all windows are packed once more together, each sample
 into the bin with the fewest tokens (Graham's "longest processing time first", SIAM J. Appl. Math. 17, 1969): these bins
@@ -37,7 +37,7 @@ def best_fit(lengths: np.ndarray, most: int, most_samples: int) -> np.ndarray:
     The bins of a window count from 0. Of bins with equally much room, the first is taken.
     """
     windows, n = lengths.shape
-    # Unsigned, so that room - length of a bin without room wraps to a number above all others.
+    # Unsigned: for a bin without enough room, room - length wraps to a number above all others.
     unsigned = next(dtype for dtype in (np.uint16, np.uint32, np.uint64) if most <= np.iinfo(dtype).max)
     steps = np.ascontiguousarray(lengths.T, dtype=unsigned)
     room = np.full((windows, n + 1), most, unsigned)

@@ -6,8 +6,8 @@ all groups before. The plan packs these when it is asked, and remembers each num
 
 The bins of a group are sorted by cost and cut into runs, and the runs are shuffled. Runs begin at multiples of
 :data:`RUN_BINS` in the epoch. So the ranks of a step, if their number divides that, get neighbours in cost, and the
-cost does not depend on the time. The two pieces of runs at the ends of a group have the costs in the middle, so that a
-run of two groups has similar costs, too.
+cost does not depend on the time. The two pieces of runs at the ends of a group have the costs in the middle. So a run
+of two groups has similar costs, too.
 """
 
 from __future__ import annotations
@@ -144,9 +144,10 @@ class PackPlan(RowPlan):
         return Packed(read_only(rows[order]), np.cumsum([0, *np.bincount(bins)]))
 
     def _by_cost(self, group: int, lengths: np.ndarray, bins: np.ndarray) -> np.ndarray:
-        """Return the bins of a group by ascending cost, and those of equal cost in random order: ``(bins,) int64``.
+        """Return the bins of a group by ascending cost: ``(bins,) int64``. Bins of equal cost are in random order.
 
-        Nearly full bins have an equal number of tokens here. Best fit makes those of long samples first.
+        All bins that are nearly full cost the same here: in the order in which best fit makes them, the length of
+        samples would fall.
         """
         tokens = lengths.astype(np.float64)  # exact; bincount adds in the order of the samples, on every machine
         cost = np.bincount(bins, tokens**2 if self._options.squares else tokens)
@@ -158,7 +159,7 @@ class PackPlan(RowPlan):
         return mixed[np.argsort(cost[mixed], kind="stable")]
 
     def _in_runs(self, group: int, n: int) -> np.ndarray:
-        """Return the order of the `n` bins of a group, of which 0 costs the least: ``(n,) int64``."""
+        """Return the order of the `n` bins of a group, ``(n,) int64``. They count from the one of the least cost."""
         head = min(-self._firsts[group] % RUN_BINS, n)
         runs, tail = divmod(n - head, RUN_BINS)
         lower, head_part, tail_part, upper = np.split(np.arange(n), np.cumsum([runs // 2 * RUN_BINS, head, tail]))
@@ -186,9 +187,9 @@ class PackPlan(RowPlan):
         return self._level(lengths, bins)
 
     def _level(self, lengths: np.ndarray, bins: np.ndarray) -> np.ndarray:
-        """Pack the emptiest bins of a group once more, so that they are about equally full, if that needs no more."""
+        """Pack the emptiest bins of a group once more, about equally full. Keep them if that would need more bins."""
         tokens, samples = np.bincount(bins, lengths), np.bincount(bins)
-        # Those that are not nearly full, and those of the most samples, which are short and fit anywhere.
+        # The bins that are not nearly full, and then the bins of the most samples: these are short and fit anywhere.
         emptiest = np.minimum(tokens, NEARLY_FULL * self._options.max_tokens)
         again = np.lexsort((-samples, emptiest))[:LEVELLED_BINS]
         chosen = np.zeros(len(tokens), bool)
