@@ -179,6 +179,7 @@ __all__ = [
     "Summary",
     "TarShards",
     "TextLines",
+    "TokenBlocks",
     "TooManyErrors",
     "WeightedSampler",
     "WeightedSubsetSampler",
@@ -253,6 +254,7 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
         SafetensorsRows,
         TarShards,
         TextLines,
+        TokenBlocks,
         ZarrRows,
     )
     from .data_source.series import windows
@@ -290,7 +292,7 @@ else:
             ".accessors": [
                 "ArrowRows", "CenterCrop", "FileBytes", "Hdf5Rows", "Hdf5Values", "ImageBytes", "ImageFiles",
                 "LmdbArray", "LmdbRows", "NpyRows", "NpzRows", "ParquetRows", "RandomResizedCrop", "SafetensorsRows",
-                "TarShards", "TextLines", "ZarrRows",
+                "TarShards", "TextLines", "TokenBlocks", "ZarrRows",
             ],
             ".augment": ["augment"],
             ".data_source.series": ["windows"],

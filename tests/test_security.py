@@ -69,7 +69,7 @@ LIBRARIES = {"Hdf5Rows": "h5py", "Hdf5Values": "h5py", "LmdbArray": "lmdb", "Lmd
 """What some of them need."""
 
 READ_NO_FILES = {"Accessor", "CenterCrop", "ImageArrayUInt8ToFloat32", "MapStyle", "Ragged", "RandomResizedCrop",
-                 "gather"}  # fmt: skip
+                 "TokenBlocks", "gather"}  # fmt: skip
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -31,6 +31,7 @@ __all__ = [
     "SafetensorsRows",
     "TarShards",
     "TextLines",
+    "TokenBlocks",
     "ZarrRows",
     "gather",
 ]
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         TextLines,
         ZarrRows,
     )
+    from .token_blocks import TokenBlocks
 else:
     __getattr__, __dir__ = on_first_use(
         __name__,
@@ -65,5 +67,6 @@ else:
                 "ArrowRows", "FileBytes", "Hdf5Rows", "Hdf5Values", "LmdbArray", "LmdbRows", "NpyRows", "NpzRows",
                 "ParquetRows", "SafetensorsRows", "TarShards", "TextLines", "ZarrRows",
             ],
+            ".token_blocks": ["TokenBlocks"],
         },
     )

@@ -45,14 +45,9 @@ class Ragged:
     """
 
     def __init__(self, values: Any, offsets: Any) -> None:
-        if not (hasattr(values, "shape") and hasattr(values, "dtype") and hasattr(values, "__getitem__")):
-            raise ArgumentTypeError(
-                f"values must be an array, or an accessor with shape and dtype, not {type(values).__name__}; pass "
-                f"numpy.concatenate(rows)"
-            )
-        refuse_masked("values", values)
+        check_values(values)
         self.values = values
-        self.offsets = _checked_offsets(offsets, len(values))
+        self.offsets = checked_offsets(offsets, len(values))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any]) -> Ragged:
@@ -127,9 +122,7 @@ class Ragged:
 
     def file_paths(self, rows: Sequence[int]) -> list[str]:
         """Return the files that the values are read from."""
-        own = getattr(self.values, "file_paths", None)
-        name = file_name(self.values)
-        return own([]) if own is not None else [] if name is None else [name]
+        return files_of_values(self.values)
 
     def __repr__(self) -> str:
         return f"Ragged({len(self)} rows of {array_words(self.values)})"
@@ -169,7 +162,25 @@ def _holds(array: np.ndarray, row: Any) -> bool:
     return same and are_bool <= {kind == "b"}
 
 
-def _checked_offsets(offsets: Any, total: int) -> np.ndarray:
+def check_values(values: Any) -> None:
+    """Raise unless `values` are an array, or an accessor that has the members of one."""
+    if not (hasattr(values, "shape") and hasattr(values, "dtype") and hasattr(values, "__getitem__")):
+        raise ArgumentTypeError(
+            f"values must be an array, or an accessor with shape and dtype, not {type(values).__name__}; pass "
+            f"numpy.concatenate(rows)"
+        )
+    refuse_masked("values", values)
+
+
+def files_of_values(values: Any) -> list[str]:
+    """Return the files that an array, or an accessor, is read from."""
+    own = getattr(values, "file_paths", None)
+    name = file_name(values)
+    return own([]) if own is not None else [] if name is None else [name]
+
+
+def checked_offsets(offsets: Any, total: int) -> np.ndarray:
+    """Return the offsets of rows of `total` values, ``(n + 1,) int64``, as an array of its own."""
     given = np.asarray(offsets[:] if isinstance(offsets, StoredArray) else offsets)  # at once, not row by row
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
         raise ArgumentTypeError(
