@@ -115,6 +115,23 @@ def test_samples_are_counted_without_making_batches(monkeypatch: pytest.MonkeyPa
     assert len(plan._kept) == 1
 
 
+def test_the_first_batch_needs_no_more_than_the_first_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed_groups: list[int] = []
+    pack = packed.PackPlan._pack
+
+    def counted(plan: packed.PackPlan, group: int) -> packed.Packed:
+        packed_groups.append(group)
+        return pack(plan, group)
+
+    monkeypatch.setattr(packed.PackPlan, "_pack", counted)
+    source = bu.ArrayDataSource([np.arange(N)]).sample(bu.PackSampler(LENGTHS["uniform"], MOST))
+    iterator = source.batch_iterator(MOST, shuffle=1)
+    next(iterator)
+    assert packed_groups == [0]
+    assert len(iterator) > 17_000
+    assert packed_groups == [0, 1]
+
+
 def test_no_rows_and_rows_that_are_cut() -> None:
     assert epoch(bu.PackSampler([], 8)) == []
     cut = bu.PackSampler([3, 20, 5], 8, longer="cut")

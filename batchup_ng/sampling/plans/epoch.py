@@ -219,7 +219,7 @@ class BatchesPlan(BatchPlan):
         return self.rows.n_batches if self._end is None else self._end
 
     def __iter__(self) -> Iterator[PlannedBatch]:
-        if self._end is not None or not isinstance(self.rows, ListedPlan):
+        if self._end is not None:
             return super().__iter__()
         return map(self._planned, itertools.takewhile(self.rows.has, itertools.count()))  # counts nothing beforehand
 

@@ -84,6 +84,9 @@ class PackPlan(RowPlan):
     def n_batches(self) -> int:  # type: ignore[override]  # packs all windows when it is first asked
         return self._first(self._n_groups)
 
+    def has(self, number: int) -> bool:
+        return self._group_with(number) < self._n_groups
+
     def rows(self, number: int) -> np.ndarray:
         group = self._group_with(number)
         packed, place = self._packed(group), number - self._firsts[group]

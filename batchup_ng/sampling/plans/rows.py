@@ -79,6 +79,10 @@ class RowPlan:
             number += 1
         return number
 
+    def has(self, number: int) -> bool:
+        """Return whether there is a batch `number`; that may be known before the number of all batches."""
+        return number < self.n_batches
+
     def rows(self, number: int) -> Any:
         """Return the rows of batch `number`, which must be in range."""
         raise NotImplementedError(f"Abstract for type {type(self)}")
@@ -86,7 +90,7 @@ class RowPlan:
     def walk(self) -> Iterator[Any]:
         """Return an iterator of the rows of batch after batch. A listed plan is used up by it."""
         number = 0
-        while number < self.n_batches:
+        while self.has(number):
             yield self.rows(number)
             number += 1
 
