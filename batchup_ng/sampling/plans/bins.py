@@ -44,10 +44,11 @@ def best_fit(lengths: np.ndarray, most: int, most_samples: int) -> np.ndarray:
     counts = np.zeros((windows, n + 1), np.int64) if most_samples < n else None
     bins = np.zeros((n, windows), np.int64)
     each, searched = np.arange(windows), 1
+    flat, firsts = room.reshape(-1), each * (n + 1)
     for length, found in zip(steps, bins, strict=True):
         left = room[:, :searched] - length[:, None]
         left.argmin(axis=1, out=found)
-        room[each, found] = left[each, found]
+        flat[firsts + found] -= length
         if counts is not None:
             counts[each, found] += 1
             full = counts[each, found] == most_samples
@@ -60,9 +61,9 @@ def best_fit(lengths: np.ndarray, most: int, most_samples: int) -> np.ndarray:
 def levelled(lengths: np.ndarray, most: int, most_samples: int, most_bins: int) -> np.ndarray | None:
     """Return the bin of each sample if at most `most_bins` bins can be about equally full, ``(n,) int64``; else None.
 
-    `lengths` are ``(n,) int``, in any order.
+    `lengths` are ``(n,) int``, at most `most`, in any order.
     """
-    order = np.argsort(-lengths.astype(np.int64), kind="stable")
+    order = np.argsort(most - lengths, kind="stable")
     descending = lengths[order].tolist()
     fewest = max(-(-sum(descending) // most), -(-len(descending) // most_samples))
     for n_bins in range(fewest, min(most_bins, fewest + LEVELLING_TRIES - 1) + 1):
@@ -76,18 +77,19 @@ def levelled(lengths: np.ndarray, most: int, most_samples: int, most_bins: int) 
 
 def _emptiest_first(descending: list[int], n_bins: int, most: int, most_samples: int) -> list[int] | None:
     """Put each sample into the bin with the fewest tokens, and return the bins; None if one gets too long."""
-    heap = [(0, number) for number in range(n_bins)]
+    heap = list(range(n_bins))  # tokens * n_bins + number of the bin: compared faster than tuples
+    limit = (most + 1) * n_bins
     counts = [0] * n_bins
     found = []
     for length in descending:
-        tokens, number = heap[0]
-        tokens += length
-        if tokens > most:
+        entry = heap[0] + length * n_bins
+        if entry >= limit:
             return None
+        number = entry % n_bins
         found.append(number)
         counts[number] += 1
         if counts[number] == most_samples:
             heapq.heappop(heap)
         else:
-            heapq.heapreplace(heap, (tokens, number))
+            heapq.heapreplace(heap, entry)
     return found
