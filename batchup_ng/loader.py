@@ -23,7 +23,7 @@ from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.accounting import OutOfOrder
 from .data_source.epoch.epochs import series_of_epochs
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, LoaderIterator, mapped
-from .data_source.epoch.opening import epoch_plan, prepare, start, whole_epoch
+from .data_source.epoch.opening import prepare, start, whole_epoch
 from .data_source.epoch.prepared import Epoch
 from .data_source.epoch.state import loader_state
 from .data_source.epoch.state_file import read_state, write_state
@@ -45,12 +45,14 @@ from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import PlannedBatch, SamplesPlan
 from .work_pool.loader_pool import (
     CLOSED_POOL_KIND,
+    NO_ORDERS,
     SharedByViews,
     checked_kind,
     checked_options,
     end,
     joined_settings,
     next_epoch,
+    orders_of_state,
     pool_node,
     settings,
 )
@@ -290,9 +292,7 @@ class Loader:
                 "drawn from a RandomState; pass shuffle=<int>, or iterate"
             )
         with self._shared.lock:
-            if self._shared.plan is None or self._shared.plan.epoch != options.epoch:
-                self._shared.plan = epoch_plan(self._with_plan(), options)
-            plan = self._shared.plan
+            plan = self._shared.plan_of(self._with_plan(), options)
         asked = [validation.integer("number", number) for number in numbers]
 
         def planned() -> Iterator[PlannedBatch]:
@@ -350,7 +350,7 @@ class Loader:
         shared, before = self._shared, (self._shared.options, self._shared.checked)
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
-        order_blocks = begin = None
+        begin, order_blocks = None, NO_ORDERS
         try:
             if self._seed_drawn:
                 shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
@@ -363,7 +363,8 @@ class Loader:
                     number, epoch_state = number + at_end, None
                 elif isinstance(prepared.plan, SamplesPlan):  # a pure function, which may be used again
                     begin = prepared
-                order_blocks = prepared.options.order_blocks  # also between epochs: all later epochs use these blocks
+                if prepared.options.order_blocks:
+                    order_blocks = orders_of_state(prepared, number if epoch_state else None)
             left = shared.move_to(number, epoch_state, order_blocks, begin)
         except BaseException:
             shared.options, shared.checked = before
@@ -424,8 +425,6 @@ class Loader:
         iterator = self._shared.iterator
         return list(self._shared.closed_report[1] if iterator is None else iterator.errors)
 
-    # -- its end -----------------------------------------------------------------------------------------------
-
     def close(self) -> None:
         """End the epoch under way, and the workers unless the pool is yours; may be called again.
 
@@ -466,7 +465,8 @@ class Loader:
     def _options_of(self, epoch: int) -> EpochOptions:
         shared = self._shared
         options = shared.checked or epoch_options(**shared.options)
-        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=shared.order_blocks)
+        orders: Any = shared.order_blocks[1 if epoch == shared.order_blocks[0] else 2]
+        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=orders)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""

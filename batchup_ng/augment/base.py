@@ -276,6 +276,7 @@ class compose(Operation):
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
         self.columns: Sequence[Any] | None = None  # those of a call by place that have names, or places in the batch
+        self.chosen = False  # whether the user says which of these columns has the images
 
     @property
     def default_rng(self) -> str | None:
@@ -294,6 +295,7 @@ class compose(Operation):
         made.label = place_among("label", self.label, columns, default="label")
         made.annotations = self.annotations.for_columns(columns)
         made.columns = columns
+        made.chosen = self.image is not None
         self._refuse_unmoved(columns)
         return made
 
@@ -316,7 +318,7 @@ class compose(Operation):
         """Refuse parts by place of which another may be images, too, or belongs to the images and would not move."""
         named = self.columns or list(parts)
         others = [key for key in self.annotations.unnamed(parts) if key != place]
-        if self.columns is not None and self.image is None:
+        if self.columns is not None and not self.chosen:
             alike = [named[key] for key in sorted([place, *others]) if _like_images(parts[key])]
             if len(alike) > 1:
                 raise MapCallError(

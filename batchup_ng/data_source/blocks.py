@@ -37,16 +37,27 @@ def nodes_in_blocks(root: Node, options: EpochOptions) -> BlocksOfNodes:
     proposed = _proposed(root)
     orders = options.order_blocks
     if orders is None:
-        groups = options.groups or options.shard.world
-        if groups == 1:
-            return [(node, OrderBlocks(*pair)) for node, pair in proposed]
-        share = options.groups or 1
-        return [
-            (node, OrderBlocks(block, max(1, window // share), groups, options.batch_size))
-            for node, (block, window) in proposed
-        ]
+        return [(node, _grouped(*pair, options, options.groups or 1)) for node, pair in proposed]
     orders = orders * len(proposed) if len(orders) == 1 else orders
-    return [(node, order) for (node, _), order in zip(proposed, orders, strict=True)]
+    nodes = zip([node for node, _ in proposed], orders, strict=True)
+    return [(node, order if order.groups else _grouped(*order[:2], options)) for node, order in nodes]
+
+
+def _grouped(block: int, window: int, options: EpochOptions, share: int = 1) -> OrderBlocks:
+    """Return the order by these blocks for the ranks of some options. The groups share the window if they must."""
+    groups = options.groups or options.shard.world
+    if groups == 1:
+        return OrderBlocks(block, window)
+    return OrderBlocks(block, max(1, window // share), groups, options.batch_size)
+
+
+def for_later_epochs(orders: tuple[OrderBlocks, ...] | None, options: EpochOptions) -> tuple[OrderBlocks, ...] | None:
+    """Return the orders of the epochs behind one with these `orders`: their blocks, in groups for the ranks that there
+    are then. Other groups than those of the user, if any, shared another window, so the accessors propose anew.
+    """
+    if orders is None or (options.groups is not None and any(order.groups != options.groups for order in orders)):
+        return None
+    return tuple([OrderBlocks(order.block, order.window, 0) for order in orders])
 
 
 def _proposed(root: Node) -> list[tuple[Node, tuple[int, int]]]:
@@ -128,8 +139,8 @@ def warn_of_reads(root: Node, options: EpochOptions, blocks: BlocksOfNodes) -> N
             f"with shuffle='blocks' and shard= the {world} ranks together read each block about {times:.1f} times: the "
             f"order has {groups} groups of blocks, from batches of {blocks[0][1].batch_size}. To read each about once, "
             f"pass shuffle=('blocks', seed, groups) with a multiple of {world} as groups, far fewer than there are "
-            f"blocks, and begin the epoch with it; or leave it so where reading is cheap (rows that are mapped, not "
-            f"decoded)",
+            f"blocks; an epoch that was begun keeps its groups. Or leave it so where reading is cheap (rows that are "
+            f"mapped, not decoded)",
             CacheWarning,
         )
 

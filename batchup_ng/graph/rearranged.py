@@ -14,6 +14,7 @@ from ..batch import as_batch
 from ..columns import common_form, joined_form, keys_in, picked, place_in
 from ..errors import ArgumentError, MapResultError
 from ..memory.leases import FRESH, Buffers
+from ..meters.stopwatch import name_part, slowest_so_far
 from ..randomness import BatchKey
 from ..sampling.base import AbstractSampler, array_fingerprint
 from ..sampling.standard import StandardSampler, check_row_numbers, row_numbers
@@ -178,7 +179,9 @@ class ConcatNode(_JoinedNode):
         parts = []
         for i, where in zip(present, places, strict=True):
             own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            slowest = slowest_so_far()
             part = as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory))
+            name_part(slowest, i)
             fit = self._fits[i]
             parts.append(part if fit is None else fit.fitted(part))
         if len(parts) == 1:

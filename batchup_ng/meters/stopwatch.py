@@ -240,6 +240,19 @@ def name_slowest(names: Callable[[int, int, int], str]) -> None:
     watch.slowest = None
 
 
+def slowest_so_far() -> Any:
+    """Return the slowest sample of the batch until now, for :func:`name_part`."""
+    return _of_thread.watch.slowest
+
+
+def name_part(before: Any, number: int) -> None:
+    """If the slowest sample is another than `before`, and its name is its row in a source of several, add which one."""
+    watch = _of_thread.watch
+    slowest = watch.slowest
+    if slowest is not before and slowest is not None and str(slowest[3]).startswith("row"):
+        watch.slowest = (*slowest[:3], f"{slowest[3]} of sources[{number}]")
+
+
 def name_this_thread(worker: int) -> None:
     """Set the number of the worker that this thread is."""
     _of_thread.watch.worker = worker

@@ -22,8 +22,8 @@ def check_rng(shuffle: Any) -> Any:
     if isinstance(shuffle, np.random.Generator) or all(hasattr(shuffle, m) for m in ("permutation", "random_sample")):
         return shuffle
     raise ArgumentTypeError(
-        f"shuffle must be None, True, an int seed, 'blocks', ('blocks', seed), a numpy.random.RandomState or "
-        f"a numpy.random.Generator, not {shuffle!r} of type {type(shuffle).__name__}"
+        f"shuffle must be None, True, an int seed, 'blocks', ('blocks', seed), ('blocks', seed, groups), a "
+        f"numpy.random.RandomState or a numpy.random.Generator, not {shuffle!r} of type {type(shuffle).__name__}"
     )
 
 

@@ -21,7 +21,7 @@ class OrderBlocks(NamedTuple):
     Attributes:
         block: Rows of a block.
         window: The most blocks that are mixed.
-        groups: How many groups the blocks are dealt to.
+        groups: How many groups the blocks are dealt to; 0 if that is left to the ranks of the epoch.
         batch_size: Samples of a batch that come from one group, as the epoch was begun.
     """
 

@@ -18,8 +18,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .. import log, validation, work_pool
+from ..data_source.blocks import for_later_epochs
 from ..data_source.epoch.epochs import Epochs
 from ..data_source.epoch.iterator import BatchIterator
+from ..data_source.epoch.opening import epoch_plan
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
@@ -59,6 +61,13 @@ CLOSED_POOL_KIND = "closed"
 """The kind of the pool of a closed loader."""
 
 
+OrdersOfState = tuple[int | None, Any, Any]
+"""The number of the epoch that resumes from a state, its orders by blocks, and those of all other epochs."""
+
+NO_ORDERS: OrdersOfState = (None, None, None)
+"""No state of an order by blocks was loaded."""
+
+
 NOT_PICKLED = ("lock", "beside", "prepared")
 """Attributes of :class:`SharedByViews` that a pickle leaves out."""
 
@@ -91,11 +100,13 @@ class SharedByViews:
     why: str = ""  # reason for the choice of the pool
     tuner: Any = None  # chooses the number of workers
     moves: list[Move] = dataclasses.field(default_factory=list)  # from one kind of pool to another
+    counts: tuple[int, int, float] = (0, 0, 0.0)  # batches, samples and seconds waited, by the pools before the present
+    lent: bool = False  # whether another loader shares its workers
     last_settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a closed loader
-    plan: BatchPlan | None = None  # of the epoch of the last batch requested by number
+    plan: tuple[EpochOptions, BatchPlan] | None = None  # of the epoch of the last batch requested by number
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
     prepared: Epoch | None = None  # the epoch of `pending`, until it begins, if it was prepared
-    order_blocks: Any = None  # the blocks of the loaded state
+    order_blocks: OrdersOfState = NO_ORDERS
     closed_report: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
     warned: set[str] = dataclasses.field(default_factory=set)  # the kinds of warnings that were given
     series: Epochs | None = None
@@ -109,6 +120,8 @@ class SharedByViews:
 
     def __post_init__(self) -> None:
         _of_this_process.add(self)
+        if self.lender is not None:
+            self.lender._shared.lent = True
 
     def upcoming(self) -> tuple[int, Any]:
         """Return the number of the next iteration's epoch, and its state if it resumes in its middle.
@@ -118,6 +131,12 @@ class SharedByViews:
         if self.inner is not None and self.inner.asked and not self.inner.broken_off_before_first:
             return self.inner.epoch + 1, None
         return self.next, self.pending
+
+    def plan_of(self, node: Node, options: EpochOptions) -> BatchPlan:
+        """Return the plan of an epoch. The latest one is kept."""
+        if self.plan is None or self.plan[0] != options:
+            self.plan = options, epoch_plan(node, options)
+        return self.plan[1]
 
     def move_to(self, number: int, pending: Any, order_blocks: Any, prepared: Epoch | None = None) -> tuple[Any, Any]:
         """Let epoch `number` come next, with `order_blocks`. Return the iterator and series to end."""
@@ -136,7 +155,7 @@ class SharedByViews:
         if self.pool is None or owner.kind in ("", CLOSED_POOL_KIND):
             return
         self.of_parent = self.pool, self.pool_node, self.series, self.inner, self.iterator  # ended by no finalizer here
-        self.pool = self.pool_node = self.series = None
+        self.pool = self.pool_node = self.series = self.tuner = None
         if self.inner is not None and self.inner.untouched:
             self.inner = self.iterator = None
 
@@ -182,6 +201,12 @@ def _leave_to_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def orders_of_state(epoch: Epoch, resumed: int | None) -> OrdersOfState:
+    """Return the orders by blocks after a state was loaded, for which `epoch` was prepared. It resumes as `resumed`."""
+    orders = epoch.options.order_blocks
+    return resumed, orders, for_later_epochs(orders, epoch.asked)
 
 
 def end(left: tuple[Any, Any], by: str) -> None:
@@ -323,6 +348,8 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
                 )  # fmt: skip
                 if ready_made:
                     node.hand_out_first(ready_made)
+                if node.meter is not None:
+                    node.meter.batches, node.meter.samples, node.meter.waited = shared.counts
                 shared.tuner = None
                 if options.workers == AUTO and shared.used_kind != "serial" and node.meter is not None:
                     shared.tuner = work_pool.Tuner(
@@ -339,10 +366,11 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
 
 def next_epoch(shared: SharedByViews) -> tuple[int, Any]:
     """Return the number and the state of the next epoch. If its tuner wants another kind of pool, give up the present
-    one, so that :func:`pool_node` makes another. A source that cannot be pickled stays with threads.
+    one, so that :func:`pool_node` makes another. A source that cannot be pickled stays with threads. So does a pool
+    whose batches others take: another loader, or an iterator of batches by their numbers.
     """
     move: Move | None = None if shared.tuner is None else shared.tuner.move
-    if move is None:
+    if move is None or shared.lent or not all(each.over for each in values_of(shared.beside)):
         return shared.upcoming()
     shared.tuner.move = None
     if move.kind == "processes" and not shared.moves:
@@ -354,7 +382,8 @@ def next_epoch(shared: SharedByViews) -> tuple[int, Any]:
     log.note("pool='auto' goes on with %s in place of %s: %s", move.kind, shared.used_kind, move.why)
     shared.next, shared.pending = shared.upcoming()
     shared.moves.append(move)
-    pool, series = shared.pool, shared.series
+    pool, series, meter = shared.pool, shared.series, shared.pool_node.meter
+    shared.counts = meter.batches, meter.samples, meter.waited
     shared.pool_node = shared.tuner = shared.series = shared.inner = shared.pool = None
     if series is not None:
         series.close()

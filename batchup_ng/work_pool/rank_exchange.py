@@ -76,6 +76,11 @@ class Exchange:
             RankTimeout: a rank did not take part within the time limit.
         """
         of_all = self._gather([*own])
+        if not isinstance(of_all, (list, tuple)) or any(len(each) != len(own) for each in of_all):
+            raise ArgumentError(
+                f"ranks= must return a list with the values of each rank, {len(own)} of them, as "
+                f"MPI.COMM_WORLD.allgather does, not {of_all!r:.200}"
+            )
         return [RankFigures(*each)._replace(rank=rank) for rank, each in enumerate(of_all)]
 
 
@@ -108,6 +113,11 @@ def gathered(store: Any, own: Any, rank: int, world: int, seconds: float) -> lis
 
 
 def _not_all(missing: list[int], world: int, seconds: float) -> RankTimeout:
+    if not missing:  # the others came, and had given up before
+        return RankTimeout(
+            f"the ranks did not call explain(ranks=True) within {seconds:g} s of each other; call it on all ranks at "
+            f"the same place of the program, or pass a larger timeout="
+        )
     shown = ", ".join(map(str, missing[:SHOWN])) + (f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else "")
     who = f"{'rank' if len(missing) == 1 else 'ranks'} {shown} of {world}"
     return RankTimeout(

@@ -110,8 +110,12 @@ class ThreadWorkers:
         self._abandoned: list[threading.Thread] = []
         self._left: list[threading.Thread] = []  # they were one too many
         self._wanted = n_threads
-        for _ in range(n_threads):
-            self._start()
+        try:
+            for _ in range(n_threads):
+                self._start()
+        except BaseException:  # the system has no more threads
+            self.abandon()
+            raise
 
     def _start(self) -> None:
         number = next(self._numbers)
@@ -309,9 +313,10 @@ class WorkerThreadPool(AbstractWorkerPool):
         super().__init__()
         self.processes = worker_count(processes)
         self.buffers = BufferPool(max_free=64)
-        self._workers = ThreadWorkers(self.processes)
-        self._finalizer = weakref.finalize(self, self._workers.abandon)
-        _ALL.add(self._workers)
+        with InterruptsHeld():  # otherwise threads could be left that nobody ends
+            self._workers = ThreadWorkers(self.processes)
+            self._finalizer = weakref.finalize(self, self._workers.abandon)
+            _ALL.add(self._workers)
 
     @property
     def abandoned_threads(self) -> int:

@@ -160,7 +160,8 @@ class Tuner:
         self._cpus = cpus or worker_count(None)
         np.median([0.0])  # its first call imports numpy.ma, which takes ten times as long as a look
         self._lock = threading.RLock()  # two iterators may have batches made at once
-        self._since = min(pool.at_once + 1, FEWEST)  # batches before this one do not count: workers had to start
+        # Batches before this one do not count: workers had to start.
+        self._since = meter.batches + min(pool.at_once + 1, FEWEST)
         self._next_batch, self._next_time = self._since + BATCHES, -math.inf
         self._changed_at = -math.inf
         self._change: _Change | None = None

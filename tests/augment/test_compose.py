@@ -372,8 +372,11 @@ def test_several_columns_that_look_like_images_are_not_guessed() -> None:
     assert all((both[name] == PICTURES[:, :, ::-1]).all() for name in ("left", "right"))
     one = source.map(augment.compose(augment.normalize(0.5, 0.5), image="right"), on=["left", "right"])[:]
     assert [one[name].dtype for name in ("left", "right")] == [np.uint8, np.float32]
-    named = bu.ArrayDataSource({"image": PICTURES, "depth": PICTURES[..., 0]})
-    assert named.map(augment.normalize(0.5, 0.5), on=["image", "depth"])[0:2]["depth"].dtype == np.uint8
+    named = bu.ArrayDataSource({"image": PICTURES, "other": PICTURES})
+    for operation in (augment.flip(p=1.0), augment.compose(augment.normalize(0.5, 0.5))):
+        with raises(MapCallError):
+            named.map(operation, on=["image", "other"])[0:2]
+        assert (named.map(operation)[0:2]["other"] == PICTURES[:2]).all(), "all of a dict: its column image"
 
 
 def test_a_mask_beside_the_images_of_a_tuple_is_not_left_where_it_was() -> None:

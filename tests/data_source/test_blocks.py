@@ -382,10 +382,24 @@ def test_other_ranks_go_on_with_the_groups_of_the_state(size: int, repeats: int)
     with bu.Loader(source, 8, shuffle=("blocks", 3), pool="serial", shard=(0, 8)) as first:
         next(iter(first))
         saved = first.state_dict()
-    with bu.Loader(source, 8, shuffle=("blocks", 3), pool="serial", shard=(0, 2)) as loader:
+    options: dict[str, Any] = {"shuffle": ("blocks", 3), "pool": "serial", "shard": (0, 2)}
+    with bu.Loader(source, size, **options) as loader, bu.Loader(source, size, start_epoch=1, **options) as fresh:
         loader.load_state_dict(saved)
         list(loader)
-        assert "(10, 4, 8, 8)" in loader.state_dict()["batches"]["order"], "all later epochs have them, too"
+        in_groups = f"(10, 4, 2, {size})"
+        for _ in range(2):  # the epochs behind it are those of a loader that resumed nothing
+            assert [x.tolist() for (x,) in loader] == [x.tolist() for (x,) in fresh]
+            assert in_groups in loader.state_dict()["batches"]["order"]
+        assert loader.batch(3)[0].tolist() == fresh.batch(3)[0].tolist()
+        resumed = source.epochs(2, size, ("blocks", 3), shard=(0, 2), state=saved["batches"])
+        second = [[x.tolist() for (x,) in each] for each in resumed][1]
+        assert second == batches_of(source, size, ("blocks", 3), epoch=1, shard=(0, 2))
+    with bu.Loader(source, 8, shuffle=("blocks", 3), pool="serial", shard=(0, 8)) as ended:
+        list(ended)
+        at_end = ended.state_dict()
+    with bu.Loader(source, size, **options) as loader:
+        loader.load_state_dict(at_end)
+        assert [x.tolist() for (x,) in loader] == batches_of(source, size, ("blocks", 3), epoch=1, shard=(0, 2))
 
 
 def test_a_loader_draws_a_seed_and_keeps_it_in_its_state() -> None:

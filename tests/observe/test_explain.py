@@ -338,7 +338,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_slowest_sample_has_its_name(pool: AbstractWorkerPool, pictures: list[str]) -> None:
-    numbers = bu.ArrayDataSource({"x": np.arange(100)})
+    numbers, others = (bu.ArrayDataSource({"x": np.arange(100) + first}) for first in (0, 1000))
     named = bu.ArrayDataSource([np.arange(100), bu.ImageFiles(pictures, 2)])
     items = bu.ArrayDataSource([bu.MapStyle(Items())])
     row, path = f"row {SLOW_ROW}", pictures[SLOW_ROW]
@@ -351,6 +351,8 @@ def test_the_slowest_sample_has_its_name(pool: AbstractWorkerPool, pictures: lis
         (numbers.filter(not_few, lazy=True, on="x").map_samples(slow_sample, on="x"), "slow_sample", row),
         (numbers.filter(seldom, lazy=True, on="x"), "seldom", row),
         (bu.ArrayDataSource([np.arange(100)]).map_samples(slow_sample).collate(np.array), "slow_sample", row),
+        (bu.concat(*[part.map_samples(slow_sample, on="x") for part in (others, numbers)]), "slow_sample",
+         f"{row} of sources[1]"),
     ):
         for _ in range(TRIES):  # on a busy machine, others may take longer
             with bu.Loader(source, 9, shuffle=3, pool=pool) as loader:

@@ -82,6 +82,20 @@ def test_a_rank_that_is_missing_is_named_and_the_next_exchange_works() -> None:
         assert [*threads.map(lambda rank: gathered(store, rank, rank, 3, 60.0), range(3))] == [[0, 1, 2]] * 3
 
 
+def test_ranks_that_had_given_up_before_are_told_of() -> None:
+    store = Store()
+    store.set(f"{KEY}/0/1", "1")
+    with raises(bu.RankTimeout):
+        gathered(store, "mine", 0, 2, 0.01)
+
+
+def test_a_function_that_does_not_gather_is_refused() -> None:
+    with loop() as loader:
+        for gather in (lambda own: None, lambda own: [own[:3]], lambda own: [[]]):
+            with raises(bu.ArgumentError):
+                loader.explain(trial=False, ranks=gather)
+
+
 def test_a_rank_that_comes_at_the_last_moment_is_there() -> None:
     class Late(Store):
         def wait(self, keys: list[str], limit: timedelta) -> None:

@@ -274,3 +274,21 @@ def test_a_process_that_dies_at_its_last_task_is_named(threads: int, tmp_path: P
 def test_a_pool_without_workers_has_none_to_change() -> None:
     with bu.SerialPool() as pool, raises(ArgumentTypeError):
         pool.resize(2)
+
+
+def test_threads_that_cannot_all_be_started_leave_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system has no more, or an exception of a signal handler comes."""
+    start, started = threading.Thread.start, []
+
+    def third_fails(thread: threading.Thread) -> None:
+        started.append(thread)
+        if len(started) == 3:
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", third_fails)
+    with pytest.raises(KeyboardInterrupt):
+        bu.WorkerThreadPool(4)
+    for thread in started[:2]:
+        thread.join(60.0)
+    assert not any(thread.is_alive() for thread in started[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import threading
 import warnings
 from typing import Any
@@ -205,6 +206,47 @@ def test_a_source_that_cannot_be_pickled_stays_with_threads(monkeypatch: pytest.
             assert len(list(loader)) == 8
             loader._shared.tuner.move = Move("processes", "", 1.0)
         assert loader.settings()["pool"] == "threads"
+
+
+def test_a_pool_whose_batches_others_take_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
+    small = bu.ArrayDataSource([np.arange(40)])
+    with bu.Loader(small, 5, shuffle=7, workers="auto") as train, bu.Loader(small, 5, pool=train) as val:
+        for _ in range(3):
+            assert [len(list(train)), len(list(val))] == [8, 8]
+            train._shared.tuner.move = Move("processes", "", 1.0)
+        assert len(val.batch(3)[0]) == 5
+        assert train.settings()["pool"] == "threads"
+    with bu.Loader(small, 5, shuffle=7, workers="auto") as loader:
+        list(loader)
+        some = loader.batches(range(8))
+        next(some)
+        loader._shared.tuner.move = Move("processes", "", 1.0)
+        assert [len(list(loader)), len(list(some)), len(list(loader))] == [8, 7, 8]
+        assert loader.settings()["pool"] == "processes", "now no other takes them"
+        assert loader.metrics()["batches"] == 32, "since the first epoch, also those by their numbers"
+        assert loader.metrics()["samples"] == 160
+
+
+def test_a_fork_that_was_to_move_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
+    with bu.Loader([np.arange(40)], 5, shuffle=7, workers="auto") as loader:
+        list(loader)
+        loader._shared.tuner.move = Move("processes", "", 1.0)
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                os.write(write, str([len(list(loader)), loader.settings()["pool"]]).encode())
+                loader.close()
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        with open(read, "rb") as told:
+            assert told.read() == b"[8, 'threads']"
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_an_epoch_that_was_begun_ahead_is_made_again_by_the_other_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from ...error_context import unless_of_signal_handler
 from ...errors import RepeatedEpochWarning, StateError
 from ...graph.node import Node
 from ...warn import consumer_level
+from ..blocks import for_later_epochs
 from ..epoch_options import EpochOptions
 from .iterator import BatchIterator
 from .opening import has_plan, prepare, start
@@ -82,8 +83,9 @@ class Epochs(Iterator[BatchIterator]):
             raise StopIteration
         options = dataclasses.replace(self._options, epoch=number, numbered=True)
         epoch = prepare(self._node, options, self._state if earlier is None else None)
-        order_blocks = epoch.options.order_blocks  # for all later epochs
-        self._options = dataclasses.replace(self._options, order_blocks=order_blocks)
+        if epoch.options.order_blocks:
+            later = for_later_epochs(epoch.options.order_blocks, self._options)
+            self._options = dataclasses.replace(self._options, order_blocks=later)
         return BatchIterator(epoch, start(epoch, earlier), weakref.ref(self))
 
     @property

@@ -142,6 +142,11 @@ class BatchIterator(Iterator[Any]):
             self._accounting.balance(self._epoch.n_batches() or 0)
 
     @property
+    def over(self) -> bool:
+        """Whether it hands out no more batches."""
+        return self._over is not None
+
+    @property
     def epoch(self) -> int:
         """The number of the epoch."""
         return self._epoch.options.epoch
