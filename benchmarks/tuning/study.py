@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run each number of each workload in a fresh process, in rounds that interleave them, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks tuning", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="of the names of loaders (default: all)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="default: %(default)s")
     parser.add_argument("--output", type=Path, help="folder for tuning.md and .json")
     choice = parser.parse_args(arguments)
     names = [name for name in WORKLOADS if not choice.parts or any(part in name for part in choice.parts)]
