@@ -296,6 +296,7 @@ WORLDS = [(groups, world) for groups in (2, 12, 64) for world in (1, 2, 3, 12, 6
 
 
 @pytest.mark.parametrize(("groups", "world"), WORLDS)
+@pytest.mark.in_turn
 def test_each_rank_reads_the_blocks_of_its_groups_alone(groups: int, world: int) -> None:
     for shuffle in [("blocks", 3, groups), *[("blocks", 3)] * (groups == world)]:
         found, warned = read_by_ranks(shuffle, world, 16, n=64 * 500, window=40)
@@ -305,6 +306,7 @@ def test_each_rank_reads_the_blocks_of_its_groups_alone(groups: int, world: int)
 
 
 @pytest.mark.parametrize(("groups", "world"), [(8, 3), (8, 16), (4, 6), (3, 2)])
+@pytest.mark.in_turn
 def test_a_world_that_does_not_divide_the_groups_is_warned_of(groups: int, world: int) -> None:
     found, warned = read_by_ranks(("blocks", 3, groups), world, 16, n=64 * 500, window=40)
     expected = times_read(OrderBlocks(64, 40 // groups, groups, 16), 16, world, 64 * 500)
@@ -334,6 +336,7 @@ def in_groups_of_three(rows: InBlocks) -> Any:
 
 
 @pytest.mark.parametrize("make", [part_of_split, joined, in_groups_of_three])
+@pytest.mark.in_turn
 def test_ranks_read_little_more_than_their_part_of_sources_of_sources(make: Any) -> None:
     alone = read_by_ranks(("blocks", 3), 1, 16, n=64 * 301, window=40, make=make)[0]
     found, warned = read_by_ranks(("blocks", 3), 8, 16, n=64 * 301, window=40, make=make)

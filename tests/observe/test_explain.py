@@ -257,6 +257,7 @@ def test_a_generator_draws_the_same_orders_with_and_without_an_explanation(trial
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.errors.SampleWarning")
+@pytest.mark.in_turn
 def test_a_trial_makes_no_batch_that_workers_could_not_make() -> None:
     here = os.getpid()
 
@@ -337,6 +338,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in paths]
 
 
+@pytest.mark.in_turn
 def test_the_slowest_sample_has_its_name(pool: AbstractWorkerPool, pictures: list[str]) -> None:
     numbers, others = (bu.ArrayDataSource({"x": np.arange(100) + first}) for first in (0, 1000))
     named = bu.ArrayDataSource([np.arange(100), bu.ImageFiles(pictures, 2)])

@@ -201,6 +201,7 @@ def entry(**other: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_a_reader_that_goes_ends_it_without_a_traceback(running: Any) -> None:
     process, folder = running
     command = [sys.executable, "-m", "batchup_ng", "top", str(process.pid)]

@@ -67,6 +67,7 @@ def caught(source: Any, culprit: str, setting: str = "", **options: Any) -> NotR
 
 
 @pytest.mark.parametrize("shuffle", [thorough(None), 3])
+@pytest.mark.in_turn
 def test_a_right_source_passes_in_every_setting(shuffle: int | None, in_full: bool) -> None:
     source = bu.zip(ROWS.map(each_sample, rng="sample"), ROWS.map(lambda x: (x * 2,)))
     source = source if in_full else source.map(each_batch, rng="batch")

@@ -167,6 +167,7 @@ def test_workers_that_wait_become_more_and_batches_stay(pool: Any, caplog: pytes
         assert first + contents(loader) == expected
 
 
+@pytest.mark.in_turn
 def test_another_kind_of_pool_makes_the_next_epoch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_pool_whose_batches_others_take_is_not_given_up(monkeypatch: pytest.Mo
         assert loader.metrics()["samples"] == 160
 
 
+@pytest.mark.in_turn
 def test_a_fork_that_was_to_move_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader_pool, "choose", lambda *_: (("threads", "the test says so"), []))
     with bu.Loader([np.arange(40)], 5, shuffle=7, workers="auto") as loader:

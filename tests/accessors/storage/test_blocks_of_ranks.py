@@ -56,6 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, accessor: Any) -> list[int]:
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize("groups", [None, 8])
 @pytest.mark.parametrize("kind", ["hdf5", "zarr", "parquet"])
+@pytest.mark.in_turn
 def test_chunks_are_decoded_about_once_by_all_ranks(
     kind: str, groups: int | None, world: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

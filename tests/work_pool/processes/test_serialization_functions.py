@@ -56,6 +56,7 @@ for i, cell in enumerate(cells):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.in_turn
 def test_functions_of_notebook_cells_travel_as_they_are_now(method: str, tmp_path: Path) -> None:
     done = ran("-c", PATIENT + NOTEBOOK.format(method=method), cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("[0, 2, 4] True 2\n[-5, -4, -3]\n", "")
