@@ -320,9 +320,9 @@ class ChosenColumns:
 
 @dataclasses.dataclass(frozen=True)
 class AddedColumn:
-    """The name or place of a column that batches get, which stand beside it: ``(batch, (column,))``.
+    """The name or place of a column that a batch gets. The two are side by side: ``(batch, (column,))``.
 
-    For batches whose form is not known before. If they have such a column, it is replaced.
+    It is for batches whose form is not known in advance. If they have such a column, it is replaced.
     """
 
     name: Any

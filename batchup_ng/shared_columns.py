@@ -47,9 +47,9 @@ def sharing(
 
 
 def rows_share(column: Any) -> bool:
-    """Return whether two rows of a list or an array of objects share memory, as those of ``[default] * n`` do.
+    """Return whether two rows of a list or an array of objects share memory, as in ``[default] * n``.
 
-    So do the lists in a dict or tuple that is a column.
+    In a column that is a dict or a tuple, the lists in it are looked at.
     """
     if isinstance(column, (tuple, Mapping)):
         return any(map(rows_share, column.values() if isinstance(column, Mapping) else column))

@@ -275,7 +275,7 @@ class compose(Operation):
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
-        self.columns: Sequence[Any] | None = None  # those of a call by place that have names, or places in the batch
+        self.columns: Sequence[Any] | None = None  # names or places of the parts of a call by place
         self.chosen = False  # whether the user says which of these columns has the images
 
     @property
@@ -315,7 +315,7 @@ class compose(Operation):
                     )
 
     def _refuse_unchanged(self, parts: Mapping[int, Any], place: int) -> None:
-        """Refuse parts by place of which another may be images, too, or belongs to the images and would not move."""
+        """Refuse a call by place if a second part may be images, or if a mask would not move with the images."""
         named = self.columns or list(parts)
         others = [key for key in self.annotations.unnamed(parts) if key != place]
         if self.columns is not None and not self.chosen:
@@ -327,7 +327,7 @@ class compose(Operation):
                 )
         moving = next((operation for operation in self.operations if not operation.keeps_points), None)
         own, shapes = getattr(parts[place], "shape", ()), {key: getattr(parts[key], "shape", ()) for key in others}
-        # Columns of the same shape may be other views, of which only the first changes.
+        # A column of the same shape may be another view. Only the first view changes.
         beside = [key for key in others if len(own) > 2 and shapes[key][:3] == own[:3] and shapes[key] != own]
         if moving is not None and beside:
             raise MapCallError(

@@ -52,8 +52,8 @@ def _grouped(block: int, window: int, options: EpochOptions, share: int = 1) -> 
 
 
 def for_later_epochs(orders: tuple[OrderBlocks, ...] | None, options: EpochOptions) -> tuple[OrderBlocks, ...] | None:
-    """Return the orders of the epochs behind one with these `orders`: their blocks, in groups for the ranks that there
-    are then. Other groups than those of the user, if any, shared another window, so the accessors propose anew.
+    """Return the orders of the epochs after an epoch with these `orders`: the same blocks, in groups for the ranks of
+    that epoch. None, if the user chose another number of groups: it shared another window, so the accessors propose.
     """
     if orders is None or (options.groups is not None and any(order.groups != options.groups for order in orders)):
         return None
@@ -73,7 +73,7 @@ def _proposed(root: Node) -> list[tuple[Node, tuple[int, int]]]:
 
 
 def order_by(orders: Sequence[OrderBlocks]) -> str:
-    """Return the text for an order by these blocks in a state. Without groups it is that of earlier versions."""
+    """Return the text for an order by these blocks in a state. Without groups, earlier versions wrote the same text."""
     shown = [tuple(order) if order.groups > 1 else order[:2] for order in orders]
     return f"blocks {shown[:1] if len(set(shown)) == 1 else shown}"
 

@@ -204,7 +204,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def orders_of_state(epoch: Epoch, resumed: int | None) -> OrdersOfState:
-    """Return the orders by blocks after a state was loaded, for which `epoch` was prepared. It resumes as `resumed`."""
+    """Return the orders by blocks after a state was loaded. `epoch` was prepared for it, and resumes as `resumed`."""
     orders = epoch.options.order_blocks
     return resumed, orders, for_later_epochs(orders, epoch.asked)
 
@@ -366,7 +366,7 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
 
 def next_epoch(shared: SharedByViews) -> tuple[int, Any]:
     """Return the number and the state of the next epoch. If its tuner wants another kind of pool, give up the present
-    one, so that :func:`pool_node` makes another. A source that cannot be pickled stays with threads. So does a pool
+    one. Then :func:`pool_node` makes another. A source that cannot be pickled stays with threads. So does a pool
     whose batches others take: another loader, or an iterator of batches by their numbers.
     """
     move: Move | None = None if shared.tuner is None else shared.tuner.move
