@@ -168,7 +168,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
     Keras goes through the numbers from one generator, on the consumer's thread or, with TensorFlow, on a thread of
     ``tf.data``. There, an abandoned generator may ask once more while the next one asks. Keras does not publish the
     order. A pass begins with the first number that Keras asks for after it read ``num_batches``, unless that number
-    continues the pass under way.
+    continues the pass under way. Only this first number decides: with TensorFlow, Keras takes batches 0 and 1 to learn
+    their shapes, and the order that it shuffled may begin with 2.
     """
 
     workers = property(lambda self: 0)
@@ -202,8 +203,10 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         """
         self._check_ranks()
         with self._lock:
-            if self._may_begin and (self._pass is None or index == 0 or index != self._pass.due):
-                self._begin(index)
+            if self._may_begin:
+                self._may_begin = False
+                if self._pass is None or index == 0 or index != self._pass.due:
+                    self._begin(index)
             under_way = self._pass
             if under_way is not None and under_way.epoch != self._loader.epoch:  # set by the user
                 under_way = self._pass = None
@@ -239,7 +242,6 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
 
     def _begin(self, index: int) -> None:
         """Begin a pass with batch `index`: the pass made ahead, if it fits."""
-        self._may_begin = False
         self._count()
         if self._loader.begins_in_mid_epoch:
             raise StateError(

@@ -140,6 +140,24 @@ def test_shuffled_numbers_that_begin_with_0_are_no_epoch_that_was_cut(loader: bu
     assert loader.epoch == 1
 
 
+@pytest.mark.filterwarnings("ignore:Keras shuffled the numbers:UserWarning")
+@pytest.mark.parametrize("order", [(2, 5, 1, 0, 4, 3), (2, 3, 4, 5, 1, 0), (0, 2, 1, 3, 5, 4), (5, 2, 3, 4, 1, 0)])
+def test_shuffled_numbers_may_begin_where_the_first_look_at_the_batches_ended(
+    loader: bu.Loader, order: tuple[int, ...]
+) -> None:
+    """Keras takes batches 0 and 1 for their shapes; the order of its epoch may begin with 2."""
+    data = to_keras(loader)
+    for epoch in (0, 1):
+        assert data.num_batches == 6
+        for index in (0, 1) if epoch == 0 else ():
+            assert values(data[index][0]) == epochs(0)[index]
+        assert data.num_batches == 6
+        for index in order:
+            assert values(data[index][0]) == epochs(epoch)[index]
+        data.on_epoch_end()
+        assert loader.epoch == epoch + 1
+
+
 def test_batches_are_made_ahead() -> None:
     made: list[int] = []
     handed: list[int] = []
