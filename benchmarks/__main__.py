@@ -54,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.tuning import study as tuning
 
         return tuning.main(arguments[1:])
+    if arguments[:1] == ["meters"]:
+        from benchmarks import meters
+
+        return meters.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []

@@ -24,6 +24,9 @@ COUNTED_OF, TIMED_AT = 8, 6
 """At the request of one of so many batches, the finished ones are counted. After another one of them, the CPU time of
 the loop's step is measured. By then the workers may rest since the count (``epoch_runner.RESTS_OF``)."""
 
+RARELY_COUNTED_OF, BELOW = 32, 100e-6
+"""One of so many while batches come faster than one in so many seconds: the measurements cost some 2 µs a batch."""
+
 
 class BatchTimes(NamedTuple):
     """The times of one batch, in seconds of the monotonic clock.
@@ -117,6 +120,7 @@ class Meter:
         self.pauses: collections.deque[tuple[float, float]] = collections.deque(maxlen=LATEST)
         self.headroom = math.nan
         self._step: tuple[int, float, float, float | None] | None = None  # thread, and its times as a step began
+        self._counted, self._counted_of = -math.inf, COUNTED_OF  # when batches were counted; of how many to count them
         living.add(self)
 
     @functools.cached_property
@@ -126,17 +130,21 @@ class Meter:
 
     def asked(self) -> bool:
         """Note the request for a batch. Return whether to count the finished ones."""
-        place = self.batches % COUNTED_OF
+        place = self.batches % self._counted_of
         if place == TIMED_AT:
             began, self._step = self._step, None
             if began is not None and began[0] == threading.get_ident():
                 seconds, queued = monotonic() - began[1], None if began[3] is None else queued_seconds() - began[3]
                 self.steps.append(Step(began[1], seconds, process_time() - began[2], queued))
-        return not place
+        if place:
+            return False
+        since, self._counted = self._counted, monotonic()
+        self._counted_of = RARELY_COUNTED_OF if self._counted - since < BELOW * self._counted_of else COUNTED_OF
+        return True
 
     def add(self, samples: int, times: tuple[Any, ...]) -> None:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
-        self.batches += 1
+        self.batches = batches = self.batches + 1
         self.samples += samples
         taken = times[6]
         self.waited += taken - times[5]
@@ -144,7 +152,7 @@ class Meter:
         if listeners:
             for listener in listeners:
                 listener(self, times)
-        if self.batches % COUNTED_OF == TIMED_AT:
+        if batches % self._counted_of == TIMED_AT:
             slow = bool(self.steps) and self.steps[-1].seconds >= SLOW
             queued = queued_seconds() if slow else None
             self._step = threading.get_ident(), monotonic(), process_time(), queued

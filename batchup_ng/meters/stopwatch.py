@@ -10,6 +10,7 @@ the slowest of a batch is kept, with its name.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import struct
@@ -44,6 +45,8 @@ MOST_MAPS = 200
 """Names of maps that are noted for one batch."""
 
 SEPARATOR = "\0"
+
+NAN = math.nan
 
 PACKING = "(packing)"
 """Name of the step that writes a batch to shared memory, among the maps of a measurement."""
@@ -128,6 +131,9 @@ class _OfThread(threading.local):
 
 
 _of_thread = _OfThread()
+_NO_MAPS: dict[str, float] = {}  # until the first map is noted; nobody writes to it
+
+_NO_OUTER = None, None
 
 Begun = tuple[Stopwatch, Any, float, float, float]
 
@@ -135,30 +141,32 @@ Begun = tuple[Stopwatch, Any, float, float, float]
 def begin() -> Begun:
     """Begin a batch. Return the argument of :func:`end`: a map may make batches of another source in between."""
     watch = _of_thread.watch
-    outer = watch.maps, watch.slowest
-    watch.maps, watch.slowest = {}, None
     watch.skipped += 1
-    queued = queued_seconds() if watch.slow else math.nan
-    return watch, outer, queued, monotonic(), thread_time() if watch.skipped > MEASURED_OF_QUICK else math.nan
+    if watch.maps is None and not watch.slow and watch.skipped <= MEASURED_OF_QUICK:  # as most quick batches
+        watch.maps = _NO_MAPS
+        return watch, _NO_OUTER, NAN, monotonic(), NAN
+    outer = watch.maps, watch.slowest
+    watch.maps, watch.slowest = _NO_MAPS, None
+    queued = queued_seconds() if watch.slow else NAN
+    return watch, outer, queued, monotonic(), thread_time() if watch.skipped > MEASURED_OF_QUICK else NAN
 
 
 def end(begun: Begun) -> None:
     """End the batch that :func:`begin` began, also after an exception."""
     watch, outer, queued, began, cpu = begun
-    seconds = monotonic() - began
+    watch.seconds = seconds = monotonic() - began
+    slowest = watch.slowest
     if cpu == cpu:
         cpu = thread_time() - cpu
         watch.skipped = 0
-    if seconds >= QUICK:
-        watch.skipped = MEASURED_OF_QUICK  # of the next batch
-    watch.seconds = seconds
-    watch.slow = seconds >= SLOW
-    if queued == queued:
-        queued = queued_seconds() - queued
-    slowest = watch.slowest
-    if slowest is not None and type(slowest[3]) is tuple:
-        slowest = None  # nobody knows its name
-    watch.made = began, seconds, cpu, queued, watch.worker, watch.maps or {}, slowest
+    if seconds >= QUICK or watch.slow or slowest is not None:
+        watch.skipped = MEASURED_OF_QUICK if seconds >= QUICK else watch.skipped  # of the next batch
+        watch.slow = seconds >= SLOW
+        if queued == queued:
+            queued = queued_seconds() - queued
+        if slowest is not None and type(slowest[3]) is tuple:
+            slowest = None  # nobody knows its name
+    watch.made = began, seconds, cpu, queued, watch.worker, watch.maps or _NO_MAPS, slowest
     watch.maps, watch.slowest = outer
 
 
@@ -175,15 +183,22 @@ def packed(measured: Measured | None) -> bytes:
         return b""
     began, seconds, cpu, queued, worker, maps, slowest = measured
     longest, typical, *named = slowest or (0.0, 0.0)
-    names = SEPARATOR.join([*maps, *named]).encode("utf-8", "surrogatepass")
-    numbers = began, seconds, cpu, queued, longest, typical, *maps.values()
-    return struct.pack(f"<Bq{len(numbers)}d", len(maps), worker, *numbers) + names
+    form, names = _form((*maps, *named), len(maps))
+    return form.pack(len(maps), worker, began, seconds, cpu, queued, longest, typical, *maps.values()) + names
+
+
+@functools.lru_cache(maxsize=64)
+def _form(names: tuple[str, ...], n_maps: int) -> tuple[struct.Struct, bytes]:
+    return struct.Struct(f"<Bq{n_maps + 6}d"), SEPARATOR.join(names).encode("utf-8", "surrogatepass")
 
 
 def note(name: str, seconds: float) -> None:
     """Add the duration of a call of a map."""
-    maps = _of_thread.watch.maps
-    if maps is not None and (name in maps or len(maps) < MOST_MAPS):
+    watch = _of_thread.watch
+    maps = watch.maps
+    if maps is _NO_MAPS:
+        watch.maps = {name: seconds}
+    elif maps is not None and (name in maps or len(maps) < MOST_MAPS):
         maps[name] = maps.get(name, 0.0) + seconds
 
 

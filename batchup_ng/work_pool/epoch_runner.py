@@ -228,9 +228,8 @@ class EpochRunner(BufferedRunner):
             if outcome is not NOTHING_LEFT:
                 break
         if meter is not None:
-            future = entry.future
-            received = entry.submitted, future.settled, asked, monotonic(), ready, future.made
-            meter.add(n, (planned.key.epoch, planned.number, n, *received))
+            epoch, number, future = planned.key.epoch, planned.number, entry.future
+            meter.add(n, (epoch, number, n, entry.submitted, future.settled, asked, monotonic(), ready, future.made))
         return outcome
 
     def _batch_of(self, entry: Entry) -> Any:

@@ -1,0 +1,140 @@
+"""What the measurements of a loader cost: ``python -m benchmarks meters``.
+
+Two loaders over the same source and pool, with ``measure=True`` and ``measure=False``, take turns by whole epochs in one
+process, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import batchup_ng as bu
+from benchmarks.bottlenecks.planted import Computes, Jpegs, Sorts
+from benchmarks.report.pages import table, without_paths
+
+HEAD = ("loader", "pool", "a batch without, µs", "measured, µs more", "quartiles", "share")
+
+
+class Workload(NamedTuple):
+    """A source and the number of its rows in a batch.
+
+    Attributes:
+        source: Makes the source.
+        batch_size: Samples of a batch.
+    """
+
+    source: Callable[[], Any]
+    batch_size: int
+
+
+def _array(rows: int, columns: int) -> Any:
+    return bu.ArrayDataSource([np.zeros((rows, columns), np.float32)])
+
+
+def _mapped(batches: int, *maps: Any) -> Any:
+    source = _array(4 * batches, 2)
+    for each in maps:
+        source = source.map(each, on=0)
+    return source
+
+
+def plus_1(x: np.ndarray) -> np.ndarray:
+    """Return `x` plus one."""
+    return x + 1
+
+
+WORKLOADS = {
+    "arrays, 32 bytes a batch": Workload(lambda: _array(8000, 2), 4),
+    "arrays, 1 MB a batch": Workload(lambda: _array(12_800, 4096), 64),
+    "a quick map": Workload(lambda: _mapped(2000, plus_1), 4),
+    "three quick maps": Workload(lambda: _mapped(1000, plus_1, plus_1, plus_1), 4),
+    "a map in Python, 2 ms": Workload(lambda: _mapped(100, Computes(2)), 4),
+    "a map in NumPy, 2 ms": Workload(lambda: _mapped(100, Sorts(2)), 4),
+    "JPEG files": Workload(lambda: bu.ArrayDataSource([Jpegs(800)]), 16),
+}
+POOLS: Mapping[str, Callable[[], Any]] = {
+    "serial": bu.SerialPool,
+    "threads": lambda: bu.WorkerThreadPool(2),
+    "processes": lambda: bu.WorkerProcessPool(2),
+}
+
+Turns = Sequence[tuple[float, float]]
+"""Seconds of a batch in each turn, with and without measurements."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run each workload by each pool, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks meters", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of the names of loaders (default: all)")
+    parser.add_argument("--rounds", type=int, default=41, metavar="N", help="default: %(default)s")
+    parser.add_argument("--output", type=Path, help="folder for meters.md and .json")
+    choice = parser.parse_args(arguments)
+    names = [name for name in WORKLOADS if not choice.parts or any(part in name for part in choice.parts)]
+    if not names:
+        parser.error(f"no name has {' or '.join(choice.parts)}; the names are: {'; '.join(WORKLOADS)}")
+    found: dict[str, dict[str, Turns]] = {}
+    for name in names:
+        for kind in POOLS:
+            print(f"meters: {name}, {kind}", file=sys.stderr, flush=True)
+            found.setdefault(name, {})[kind] = turns(WORKLOADS[name], kind, choice.rounds)
+    words = [word for word in arguments if word not in ("--output", str(choice.output))]
+    text = page(without_paths(shlex.join(["python", "-m", "benchmarks", "meters", *words])), found)
+    print(text)
+    if choice.output is not None:
+        choice.output.mkdir(parents=True, exist_ok=True)
+        (choice.output / "meters.md").write_text(text, encoding="utf-8")
+        (choice.output / "meters.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def turns(workload: Workload, kind: str, rounds: int) -> Turns:
+    """Return the times of both loaders in each of so many rounds, after one epoch that is not counted."""
+    source = workload.source()
+    with POOLS[kind]() as pool:
+        loaders = [bu.Loader(source, workload.batch_size, pool=pool, measure=measure) for measure in (True, False)]
+        found = []
+        for number in range(rounds + 1):
+            order = loaders if number % 2 else loaders[::-1]
+            seconds = {id(loader): _epoch(loader) for loader in order}
+            found.append((seconds[id(loaders[0])], seconds[id(loaders[1])]))
+        return found[1:]
+
+
+def _epoch(loader: bu.Loader) -> float:
+    began, batches = time.perf_counter(), 0
+    for _ in loader:
+        batches += 1
+    return (time.perf_counter() - began) / batches
+
+
+def page(command: str, found: Mapping[str, Mapping[str, Turns]]) -> str:
+    """Return the page of some turns."""
+    system = f"{len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.machine()}"
+    told = f"`{command}`, {date.today().isoformat()}: {system}, Python {platform.python_version()}."
+    rows = [row(name, kind, each) for name, of_pools in found.items() for kind, each in of_pools.items()]
+    summary = (
+        "The time of a batch with `measure=False`, and how much more it takes with measurements: the median of the "
+        "differences of the turns, their quartiles, and the median as a share of the batch."
+    )
+    return f"## meters: the cost of measurements\n\n{told}\n\n{summary}\n\n<!-- table -->\n\n{table(HEAD, rows)}\n"
+
+
+def row(name: str, kind: str, turns: Turns) -> list[str]:
+    """Return the row of a workload by a pool."""
+    without = statistics.median(off for _, off in turns)
+    low, more, high = (1e6 * value for value in statistics.quantiles([on - off for on, off in turns], n=4))
+    microseconds = [f"{1e6 * without:.3g}", f"{more:.1f}", f"{low:.1f} to {high:.1f}"]
+    return [name, kind, *microseconds, f"{more / 1e6 / without:.1%}"]
