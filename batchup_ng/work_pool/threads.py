@@ -45,6 +45,7 @@ from ..signals import InterruptsHeld
 from .base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from .fair_queue import FairQueue
 from .prefetch_buffer import check_process
+from .scheduling import give_way
 from .task import FOREVER, ONCE, POOL_CLOSED, STUCK_SECONDS, Call, Submission, TaskFuture, current
 
 CLOSE_TIMEOUT = 5.0
@@ -270,6 +271,7 @@ def _end_all() -> None:
 
 def _work(workers: ThreadWorkers, number: int) -> None:
     """Run tasks until the end, on the thread of the worker `number`."""
+    give_way()
     stopwatch.name_this_thread(number)
     lender.lend = workers.lend
     current.workers = workers

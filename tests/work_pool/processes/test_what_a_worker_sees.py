@@ -126,13 +126,18 @@ def of(seen: dict[str, Any], name: str, kinds: tuple[str, ...]) -> Any:
         ("precision", 5, 28),
         ("flags", [1, 1, True], [1, 1, True]),
         ("omp", "2", "1"),
-        ("scheduling", os.SCHED_OTHER, os.SCHED_BATCH),
     ],
 )
 def test_a_worker_sees_what_the_page_says(found: Any, name: str, here: Any, there: Any) -> None:
     folder, _, seen, *_ = found
     assert of(seen, name, HERE) == here
     assert of(seen, name, PROCESSES) == (folder if name == "folder" else there)
+
+
+def test_workers_leave_the_cpu_of_the_loop_to_the_loop(found: Any) -> None:
+    _, _, seen, *_ = found
+    assert of(seen, "scheduling", ("loop", "serial")) == os.SCHED_OTHER
+    assert of(seen, "scheduling", ("threads", *PROCESSES)) == os.SCHED_BATCH
 
 
 def test_sets_of_texts_have_one_order_in_all_workers(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
