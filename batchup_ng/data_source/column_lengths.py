@@ -43,6 +43,11 @@ def lengths(source: AbstractDataSource, column: Any) -> np.ndarray:
     >>> words.lengths("text")
     array([2, 1, 3])
     """
+    return sizes(source, column, numbers=False)
+
+
+def sizes(source: AbstractDataSource, column: Any, *, numbers: bool) -> np.ndarray:
+    """Return what :func:`lengths` returns; with `numbers`, a column of whole numbers may hold the lengths itself."""
     n, node = numbered_length("source", source.node), source.node
     try:
         alone = node.only([column])
@@ -64,6 +69,9 @@ def lengths(source: AbstractDataSource, column: Any) -> np.ndarray:
                 f"column {column!r} must have one value for each sample, not {len(values)} for {len(positions)}, for "
                 f"a map or a lazy filter changes their number; call lengths before it"
             )
+        if numbers and isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
+            found[positions] = values
+            continue
         try:
             found[positions] = [len(value) for value in values]
         except TypeError:

@@ -12,8 +12,10 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode
 from ..sampling.base import AbstractSampler
+from ..sampling.buckets import BucketSampler
 from ..sampling.class_samplers import BalancedBatchSampler, StratifiedSampler
 from ..sampling.weighted import WeightedSampler
+from .column_lengths import sizes
 from .faces import shown
 from .labels import grouped, labels_of, values_of
 
@@ -65,6 +67,43 @@ def sample(
     way = {"sampler": sampler, "balanced": balanced, "stratified": stratified, "weights": weights}
     options = {"per_class": per_class, "classes_per_batch": classes_per_batch, "num_samples": num_samples}
     return shown(sampled(source.node, way, {**options, "replacement": replacement}))
+
+
+@validation.known_names()
+def batched(
+    source: AbstractDataSource, by: Any, *, max_tokens: int | None = None, boundaries: Any = None,
+    num_buckets: int = 16, ranks: int | str | None = None,
+) -> PlannedDataSource:  # fmt: skip
+    """Return a source with these samples in batches of similar length: ``sample`` with a ``BucketSampler``.
+
+    It takes any source whose samples have numbers, such as a part of a split, or sources that were joined or zipped.
+    Batch it last: a source of whole batches cannot be joined or split.
+
+    Args:
+        by: The column that decides, by its name or place. Whole numbers are the lengths themselves; of other values it
+            is ``len(value)``, as in :meth:`lengths`, which reads each sample once. Or the length of each sample:
+            ``(n,) int``.
+        max_tokens, boundaries, num_buckets, ranks: See :class:`~batchup_ng.BucketSampler`.
+
+    Raises:
+        ArgumentError: there is no such column, there is not one length for each sample, or one is negative or above
+            `max_tokens`.
+        ArgumentTypeError: the values have no length, or the samples have no order (a choice, a draw by weight).
+
+    >>> import batchup_ng as bu
+    >>> texts = bu.ArrayDataSource({"ids": [[1, 2, 3], [4], [5, 6, 7], [8]]})
+    >>> for batch in bu.Loader(texts.batched("ids", max_tokens=6).pad("ids"), pool="serial"):
+    ...     print(batch["ids"].tolist())
+    [[4], [8]]
+    [[1, 2, 3], [5, 6, 7]]
+    """
+    n = numbered_length("source", source.node)
+    if isinstance(by, (str, int, np.integer)) and not isinstance(by, bool):
+        found = sizes(source, by, numbers=True)
+    else:
+        found = values_of("by", "the length", source.node, by, n)
+    options: dict[str, Any] = {"max_tokens": max_tokens, "boundaries": boundaries, "num_buckets": num_buckets}
+    return sample(source, BucketSampler(found, **options, ranks=ranks))
 
 
 def sampled(node: Node, way: dict[str, Any], options: dict[str, Any]) -> ConcatNode:

@@ -33,7 +33,7 @@ from .labels import labels_of
 from .looking import length_of, looked_at, read_in_order
 from .own_attributes import replaceable
 from .padded import pad
-from .sampled import sample
+from .sampled import batched, sample
 from .splitting import ADVICE_ON_SPLIT_OPTIONS, split_nodes
 from .views import views
 
@@ -321,6 +321,7 @@ class AbstractDataSource:
         return [shown(part) for part in split_nodes(self.node, fractions, seed, stratify, groups, shuffle, gap)]
 
     sample = sample
+    batched = batched
 
     @validation.known_names()
     def concat(self, *others: AbstractDataSource, sampler: Any = None) -> PlannedDataSource:

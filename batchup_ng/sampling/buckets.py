@@ -22,6 +22,12 @@ from .lengths import check_longest, chosen_rows, row_lengths
 from .plans.permutation import keyed_permutation, sent_to
 from .plans.rows import RowPlan, Sizes
 
+BALANCED = "balanced"
+"""The value of ``ranks=`` by which the number of batches decides."""
+
+MOST_BALANCED = 64
+"""The most batches of similar length that ``ranks="balanced"`` keeps together."""
+
 
 class BucketSampler(BatchSampler):
     """Puts rows of similar length into a batch, to save padding; each row comes once an epoch.
@@ -39,6 +45,11 @@ class BucketSampler(BatchSampler):
     cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
     ``trim=False``. Memory: 8 bytes a row.
 
+    Ranks share whole batches: in a step of 8 ranks, each trains on one of 8 batches that follow one another, and all
+    wait for the rank with the most tokens. With `ranks`, the batches are shuffled in groups of neighbours by length, so
+    those of a step need about as much padding. A step then has one length, and steps differ. The batches that fill no
+    group are drawn at random and come last.
+
     Args:
         lengths: Length of each row of the data, in the unit of `max_tokens`: ``(n,) int``, not negative.
         boundaries: Lengths at which a bucket ends and the next begins, ascending: a row of length m is in the bucket
@@ -47,6 +58,8 @@ class BucketSampler(BatchSampler):
         num_buckets: How many buckets to make without `boundaries`.
         max_tokens: The most tokens of a batch after padding; None for any number.
         indices: The rows to hand out: ``(m,) int``, not negative; None for all.
+        ranks: How many batches of similar length follow one another with ``shuffle=``: the number of ranks, or a
+            multiple of it. ``"balanced"``: as many as fit twice into a bucket, a power of 2 up to 64. None: 1.
 
     Attributes:
         boundaries: The boundaries in use: a tuple.
@@ -70,6 +83,7 @@ class BucketSampler(BatchSampler):
         num_buckets: int = 16,
         max_tokens: int | None = None,
         indices: Any = None,
+        ranks: int | str | None = None,
     ) -> None:
         sizes = row_lengths(lengths)
         self.n_rows: int = len(sizes)
@@ -88,10 +102,14 @@ class BucketSampler(BatchSampler):
         ends = np.unique([*np.searchsorted(ascending, self.boundaries), len(ascending)])
         self._ends = ends[ends > 0]
         self._longest = ascending[self._ends - 1]
+        if isinstance(ranks, str) and ranks != BALANCED:
+            raise ArgumentError(f"ranks must be a number of batches or {BALANCED!r}, not {ranks!r}")
+        self._ranks = 1 if ranks is None else ranks if ranks == BALANCED else validation.positive_int("ranks", ranks)
         self._fingerprint = [array_fingerprint(ascending), array_fingerprint(self._rows)]
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._fingerprint]
+        ranks = [] if self._ranks == 1 else [f"ranks={self._ranks}"]
+        return [type(self).__name__, len(self._rows), self.max_tokens, self._ends.tolist(), *self._fingerprint, *ranks]
 
     def num_indices_generated(self) -> Any:
         return len(self._rows)
@@ -102,7 +120,7 @@ class BucketSampler(BatchSampler):
         return self.max_tokens
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> BucketPlan:
-        return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last)
+        return BucketPlan(self._rows, self._ends, self._batch_sizes(batch_size), key, drop_last, self._ranks)
 
     def _batch_sizes(self, batch_size: int) -> np.ndarray:
         """Return how many rows a batch of each bucket has."""
@@ -116,11 +134,17 @@ class BucketPlan(RowPlan):
     """The batches of one epoch, in order if `key` is None.
 
     `rows` are sorted by length. Each bucket ends at one of `ends` there and has batches of one of `sizes`. Its first
-    batch begins with the rows that did not fill a batch of the bucket before.
+    batch begins with the rows that did not fill a batch of the bucket before. `ranks` batches stay together.
     """
 
     def __init__(
-        self, rows: np.ndarray, ends: np.ndarray, sizes: np.ndarray, key: OrderKey | None, drop_last: bool
+        self,
+        rows: np.ndarray,
+        ends: np.ndarray,
+        sizes: np.ndarray,
+        key: OrderKey | None,
+        drop_last: bool,
+        ranks: int | str = 1,
     ) -> None:
         self._rows = rows
         self._bounds = [0, *ends.tolist()]
@@ -134,6 +158,8 @@ class BucketPlan(RowPlan):
         self._n_whole = self._firsts[-1]
         self.n_batches = self._n_whole + (self._begins[-1] < self._bounds[-1] and not drop_last)
         self._word = None if key is None else key.word("batches")
+        group = _group_of(self._n_whole, len(self._sizes)) if ranks == BALANCED else int(ranks)
+        self._grouped = GroupedOrder(self._n_whole, key, group) if key is not None and group > 1 else None
         self._before = np.zeros(1, np.int64)
         self._words = [] if key is None else [key.word("bucket", i) for i in range(len(self._sizes))]
 
@@ -160,7 +186,9 @@ class BucketPlan(RowPlan):
         """Count the samples up to the start of each of the first `n` whole batches or more, and up to the last end."""
         if n >= len(self._before):
             numbers = np.arange(min(self._n_whole, 2 * n))
-            if self._word is not None:
+            if self._grouped is not None:
+                numbers = self._grouped(numbers)
+            elif self._word is not None:
                 numbers = keyed_permutation(self._n_whole, self._word)(numbers)
             buckets = np.searchsorted(self._firsts, numbers, side="right") - 1
             self._before = np.cumsum([0, *np.asarray(self._sizes)[buckets]])
@@ -169,7 +197,9 @@ class BucketPlan(RowPlan):
     def rows(self, number: int) -> np.ndarray:
         if number == self._n_whole:  # the batch that is not whole
             return self._between(self._begins[-1], self._bounds[-1])
-        if self._word is not None:
+        if self._grouped is not None:
+            number = int(self._grouped(np.array([number]))[0])
+        elif self._word is not None:
             number = sent_to(self._n_whole, self._word, number)
         bucket = bisect.bisect_right(self._firsts, number) - 1
         start = self._begins[bucket] + (number - self._firsts[bucket]) * self._sizes[bucket]
@@ -187,6 +217,37 @@ class BucketPlan(RowPlan):
             parts.append(self._rows[first + places])
             start = end
         return np.concatenate(parts)
+
+
+class GroupedOrder:
+    """The order of `n` batches by which `group` neighbours stay together, and the groups are shuffled.
+
+    The batches that fill no group are drawn at random, because those that come last must not always be the longest.
+    """
+
+    def __init__(self, n: int, key: OrderKey, group: int) -> None:
+        self._group = group
+        self._n_groups, n_left = divmod(n, group)
+        self._word = key.word("groups")
+        self._left = np.sort(keyed_permutation(n, key.word("left"))(np.arange(n_left)))
+        self._left_before = self._left - np.arange(n_left)  # how many others lie before each of them
+
+    def __call__(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the batches, by their number in the table, that come at these numbers of the epoch."""
+        groups, places = np.divmod(numbers, self._group)
+        last = groups == self._n_groups
+        found = np.empty_like(numbers)
+        found[last] = self._left[places[last]]
+        if self._n_groups:
+            among = keyed_permutation(self._n_groups, self._word)(groups[~last]) * self._group + places[~last]
+            found[~last] = among + np.searchsorted(self._left_before, among, side="right")
+        return found
+
+
+def _group_of(n_batches: int, n_buckets: int) -> int:
+    """Return how many batches stay together for a balance of ranks: two groups or more in a bucket."""
+    fit = n_batches // max(2 * n_buckets, 1)
+    return min(MOST_BALANCED, 1 << max(fit.bit_length() - 1, 0))
 
 
 def _as_boundaries(boundaries: Any) -> tuple[int, ...]:
