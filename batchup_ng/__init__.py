@@ -93,6 +93,8 @@ from .sampling import (
     WeightedSubsetSampler,
     measure_mixing,
     num_batches,
+    other_class,
+    same_class,
 )
 from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
 
@@ -216,10 +218,12 @@ __all__ = [
     "mix",
     "num_batches",
     "openmetrics",
+    "other_class",
     "pack",
     "pad_batch",
     "progress",
     "repeat",
+    "same_class",
     "sampling",
     "show",
     "split",

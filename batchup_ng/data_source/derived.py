@@ -13,6 +13,7 @@ from ..graph.indexed import IndexedNode
 from ..graph.map import CollateNode, MapNode, SampleMapNode
 from ..graph.rounds import RoundsNode, TakeNode
 from ..graph.views import ViewsNode
+from .companions import companions_of
 from .planned import PlannedDataSource
 from .reader_facts import class_names, report
 from .source import AbstractDataSource, node_of
@@ -27,9 +28,11 @@ class MapDataSource(PlannedDataSource, node=MapNode):
     @validation.known_names({})
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
-        rng: str | None = None, resizes: bool = False,
+        rng: str | None = None, resizes: bool = False, companions: Any = None,
     ) -> None:  # fmt: skip
-        self._show(MapNode(node_of("source", source), fn, rng=rng, resizes=resizes, on=on, out=out))
+        node = node_of("source", source)
+        drawn = companions_of(node, companions)
+        self._show(MapNode(node, fn, rng=rng, resizes=resizes, on=on, out=out, companions=drawn))
 
 
 class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
@@ -40,9 +43,11 @@ class SampleMapDataSource(PlannedDataSource, node=SampleMapNode):
 
     def __init__(
         self, source: AbstractDataSource, fn: Callable[..., Any], *, on: Any = None, out: Any = None,
-        rng: str | None = None,
+        rng: str | None = None, companions: Any = None,
     ) -> None:  # fmt: skip
-        self._show(SampleMapNode(node_of("source", source), fn, rng=rng, on=on, out=out))
+        node = node_of("source", source)
+        drawn = companions_of(node, companions)
+        self._show(SampleMapNode(node, fn, rng=rng, on=on, out=out, companions=drawn))
 
 
 class ColumnsDataSource(PlannedDataSource, node=ColumnsNode):

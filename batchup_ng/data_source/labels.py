@@ -24,12 +24,17 @@ def labels_of(node: Node) -> np.ndarray | None:
         ArgumentError: a map makes the columns, so the labels cannot be read alone.
         ArgumentTypeError: the samples have no numbers.
     """
-    node = of_known_form(node)
-    form = node.form()
+    column = label_column(node)
+    return None if column is None else column_values(LABELS, node, column)
+
+
+def label_column(node: Node) -> Any:
+    """Return the name or place of the column of labels. None if there is none."""
+    form = of_known_form(node).form()
     named = form if isinstance(form, Mapping) else form.names if isinstance(form, Places) else None
     if form is not None and (LABEL not in named if named is not None else len(form) < 2):
         return None
-    return column_values(LABELS, node, LABEL if named is not None else 1)
+    return LABEL if named is not None else 1
 
 
 def values_of(name: str, noun: str, node: Node, given: Any, n: int) -> np.ndarray:

@@ -68,15 +68,17 @@ def read(node: Node, rows: Any, key: BatchKey) -> Any:
         return MakeBatch().read(node, rows, key, FRESH)
 
 
-def column_values(name: str, node: Node, column: Any) -> np.ndarray:
+def column_values(name: str, node: Node, column: Any, rows: np.ndarray | None = None) -> np.ndarray:
     """Return the values of one column of all samples, in the order of the unshuffled epoch: ``(n, ...)``.
 
-    `name` is the argument that named the column, for errors. Other columns are not read.
+    `name` is the argument that named the column, for errors. `rows` are the rows to read, ``(n,) int``, if these are
+    not all. Other columns are not read.
 
     Raises:
         ArgumentError: there is no such column, it comes out of a map, or its values differ in shape.
     """
-    n, node = numbered_length("source", node), of_known_form(node)
+    n = numbered_length("source", node) if rows is None else len(rows)
+    node = of_known_form(node)
     try:
         narrow = node.only([column])
     except ArgumentError as error:
@@ -87,7 +89,9 @@ def column_values(name: str, node: Node, column: Any) -> np.ndarray:
         raise ArgumentError(_read_with_others(name, node, column))
     parts = [np.zeros(0)] if n == 0 else []
     for start in range(0, n, VALUES_READ_AT_ONCE):
-        batch = nests.as_batch(read_in_order(narrow, np.arange(start, min(start + VALUES_READ_AT_ONCE, n))))
+        positions = np.arange(start, min(start + VALUES_READ_AT_ONCE, n))
+        own = narrow.rows_at(positions) if rows is None else rows[positions]
+        batch = nests.as_batch(read(narrow, own, key_in_order(positions)))
         values = list(nests.leaves(batch))
         if len(values) > 1:
             raise ArgumentError(f"{name} must be a column of one value for each sample, and {column!r} is nested")

@@ -16,7 +16,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.indexed import IndexedNode
-from ..graph.map import CollateNode, MapNode, SampleMapNode
+from ..graph.map import CollateNode
 from ..graph.node import Node, numbered_length
 from ..graph.rearranged import ConcatNode, ZipNode
 from ..graph.rounds import TakeNode
@@ -31,6 +31,7 @@ from .filtering import filtered
 from .image_options import with_images
 from .labels import labels_of
 from .looking import length_of, looked_at, read_in_order
+from .mapping import map, map_samples
 from .own_attributes import replaceable
 from .padded import pad
 from .sampled import batched, sample
@@ -104,60 +105,8 @@ class AbstractDataSource:
 
     # -- functions of batches ----------------------------------------------------------------------------------------
 
-    @validation.known_names()
-    def map(
-        self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None, resizes: bool = False
-    ) -> PlannedDataSource:
-        """Return a source whose batches are ``fn(*batch)``, or ``fn(**batch)`` if they are dicts.
-
-        With `on`, `fn` is called by place with these columns alone, and the others stay as they are:
-        ``source.map(scale, on="age")`` calls ``scale(ages)``.
-
-        Args:
-            fn: Called with the arrays of a batch. It returns the new batch: a tuple or list of arrays with one row per
-                sample, or a dict of such arrays. With `on`, it returns one column, or as many in a tuple as it was
-                called with; or a dict with their names.
-            on: The columns to call `fn` with: a name, a place from 0, or a list of them.
-            out: The columns of the results of `fn`, as many as it returns. New columns are added at the end, others
-                with these names are replaced, and the columns `on` stay. Default: `on`.
-            rng: ``"batch"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` that depends on (seed, epoch,
-                batch, node). ``"sample"``: with a :class:`~batchup_ng.randomness.SampleRng`, which gives one row of
-                draws per sample. Each row is a function of (seed, epoch, position in the epoch, node) and does not
-                depend on the batch size. The seed comes from ``shuffle=``. Default: ``"sample"`` for operations of
-                ``batchup_ng.augment`` that draw numbers, else none.
-            resizes: Whether `fn` may return more or fewer samples than it receives. Only maps may follow such a map:
-                parts of ``concat``, ``mix``, ``zip`` and composites have one sample for each row. Epochs, ranks and
-                saved states count the planned samples.
-
-        Raises:
-            ArgumentTypeError: `fn` is not callable.
-            ArgumentError: there is no such column, if that is known before a batch is made.
-            MapCallError: when a batch is made: `fn` does not take the columns of the batch.
-            MapResultError: when a batch is made: `fn` returned anything but a tuple, list or dict, or arrays that
-                differ in length from each other or from its arguments.
-
-        >>> import numpy as np, batchup_ng as bu
-        >>> people = bu.ArrayDataSource({"age": np.array([20, 40]), "label": np.array([0, 1])})
-        >>> people.map(lambda age: age / 100, on="age")[0:2]
-        {'age': array([0.2, 0.4]), 'label': array([0, 1])}
-        """
-        return self._followed_by(MapNode(self.node, fn, rng=rng, resizes=resizes, on=on, out=out))
-
-    @validation.known_names()
-    def map_samples(
-        self, fn: Callable[..., Any], *, on: Any = None, out: Any = None, rng: str | None = None
-    ) -> PlannedDataSource:
-        """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
-
-        Results of one shape are stacked to an array, of NumPy's common dtype of those in the batch. Others stay a list.
-
-        Args:
-            fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict. With
-                `on`, it returns one part, or a tuple of as many as it was called with.
-            on: The columns to call `fn` with, and `out` those of its results: as for :meth:`map`.
-            rng: ``"sample"``: `fn` is called with ``rng=``, a ``numpy.random.Generator`` for that sample alone.
-        """
-        return self._followed_by(SampleMapNode(self.node, fn, rng=rng, on=on, out=out))
+    map = map
+    map_samples = map_samples
 
     def collate(self, fn: Callable[[list[Any]], Any]) -> PlannedDataSource:
         """Return a source whose batches are ``fn(samples)``, as with PyTorch's ``collate_fn``.

@@ -14,7 +14,8 @@ import numpy as np
 
 from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import Node, numbered_length
+from ..graph.map import MapNode
+from ..graph.node import Node, nodes_of, numbered_length
 from ..graph.rearranged import SubsetNode
 from .labels import grouped, values_of
 
@@ -118,7 +119,12 @@ def _folds_of_groups(groups: np.ndarray, classes: np.ndarray, k: int, rng: Any) 
 
 
 def _length_without_repeats(node: Node) -> int:
-    """Return the number of samples. Raise if a sample comes more than once: it could come to several parts."""
+    """Return the number of samples. Raise if one may come to several parts: it comes twice, or with other samples."""
+    if any(isinstance(each, MapNode) and each.companions is not None for each in nodes_of(node)):
+        raise ArgumentError(
+            "source must be split before a map with companions=, or the samples of one part would be companions in the "
+            "others; split first, and map each part"
+        )
     n = numbered_length("source", node)
     rows = node.origin_rows(np.arange(n))
     seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)

@@ -12,7 +12,7 @@ be left out, the runner hands out a batch of other rows (``Failures.filled``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -102,7 +102,9 @@ class FilterNode(MapNode):
             return left, before if len(decided) == planned else None
         return left, kept if before is None else before[kept]
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+    def result_of(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
         decided = self._decided(batch)
         return _left(batch, np.flatnonzero(decided), len(decided), FRESH)
 

@@ -20,13 +20,15 @@ from ..batch_layout import apart, copied, own_parts
 from ..columns import MappedColumns, column_names, form_like, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
-from ..memory.leases import Buffers
+from ..memory.leases import FRESH, Buffers
 from ..meters.stopwatch import in_groups, map_name, name_slowest, note
 from ..randomness import BatchKey
-from ..sampling.plans.rows import planned_samples, take_rows, whole_samples
+from ..sampling.companions import Companions
+from ..sampling.plans.rows import planned_samples, read_only, take_rows, whole_samples
+from .companions import check_count, read_with, rows_node
 from .node import Classes, Node, Streaming, Traits, rows_named, stacks
 from .wrapped import SameOrderNode
-from .wrong_calls import COLLATE, SAMPLE_MAP, check_call, with_on
+from .wrong_calls import COLLATE, OTHERS, SAMPLE_MAP, check_call, with_on
 
 
 def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, kind: str = "map") -> Any:
@@ -75,6 +77,7 @@ class MapNode(SameOrderNode):
         resizes: bool = False,
         on: Any = None,
         out: Any = None,
+        companions: Companions | None = None,
     ) -> None:
         super().__init__(source)
         if not callable(fn):
@@ -83,6 +86,8 @@ class MapNode(SameOrderNode):
         self.name_in_meters = map_name(fn)
         self.on = on
         self.out = out
+        check_count(self.fn, companions)
+        self.companions = companions
         self._columns = MappedColumns.checked(on, out, source.form())
         self._origin()  # raises for columns that do not exist, or are there twice
         self._after_filter = source.traits.filters
@@ -147,7 +152,7 @@ class MapNode(SameOrderNode):
         return None if changed else found
 
     def own_traits(self) -> Traits:
-        draws = self.rng is not None
+        draws = self.rng is not None or self.companions is not None
         return Traits(
             runs_user_code=True,
             uses_shuffle=draws,
@@ -157,15 +162,21 @@ class MapNode(SameOrderNode):
         )
 
     def fingerprint(self) -> list[Any]:
-        return [self.name, self.rng, self.source.fingerprint()]
+        drawn = [] if self.companions is None else [self.companions.fingerprint()]
+        return [self.name, self.rng, *drawn, self.source.fingerprint()]
 
     def samples_by_indices(self, indices: Any) -> Any:
+        if self.companions is not None:
+            return self.read(read_only(rows_node(self).sampler.map_indices(indices)), BatchKey(), FRESH)
         batch = as_batch(self.source.samples_by_indices(indices))
         return self._apply(self._mapped, batch, BatchKey(), planned_samples(indices, batch))
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         if self._after_filter:
             return self.read_kept(rows, key, buffers)[0]
+        if self.companions is not None:
+            batch, others = read_with(self.source, self.companions, rows, key, buffers)
+            return self._apply(functools.partial(self._mapped, others=others), batch, key, len(rows))
         if not self._writes:
             batch = as_batch(self.source.read(rows, key.child(0), buffers.scratch))
             return self._apply(self._mapped, batch, key, planned_samples(rows, batch))
@@ -212,44 +223,59 @@ class MapNode(SameOrderNode):
             note_map(told, name)
             raise told from error
 
-    def _mapped(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        result = self.unchecked(batch, key, planned, own)
+    def _mapped(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
+        result = self.unchecked(batch, key, planned, own, others)
         if (self._gives_columns or self._columns is not None) and not self._packs:
             result = checked_result(self.fn, as_batch(result), batch, self.resizes)
         return apart(result, batch)
 
-    def unchecked(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+    def unchecked(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
         """Return the batch after this map. With `on`, the function takes and gives only some of its columns."""
         if self._columns is None:
-            return self.result_of(batch, key, planned, own)
+            return self.result_of(batch, key, planned, own, others)
+        if others is not None:
+            others = [self._columns.taken_from(other) for other in others]
         taken, writable = self._columns.taken_from(batch), self._columns.writable(batch, own)
         if self.out is not None and not self._writes:
             taken = copied(taken)  # the columns stay in the batch, and the function may write to them
         try:
-            result = self.result_of(taken, key, planned, writable)
+            result = self.result_of(taken, key, planned, writable, others)
         except MapCallError as error:
             raise with_on(error, self.on, batch, (self.fn, *getattr(self.fn, "fns", ()))) from None
         return self._columns.put_into(batch, result, function_name(self.fn))
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+    def result_of(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
         """Return the unchecked result of the function for a batch of `planned` planned samples.
 
         `own` names the parts of the batch that nothing else refers to. It is empty unless the function has
-        ``writing_to``, as the operations of ``batchup_ng.augment`` do.
+        ``writing_to``, as the operations of ``batchup_ng.augment`` do. `others` are the companions of the samples.
         """
-        fn = functools.partial(self.fn.writing_to, own) if own else self.fn  # type: ignore[attr-defined]
-        if self.rng is None:
-            result = call(fn, batch)
-        elif self.rng == "batch":
-            result = call(fn, batch, {"rng": key.generator()})
-        else:
-            result = call(fn, batch, {"rng": key.sample_rng(nests.length(batch), planned)})
+        fn: Any = self.fn
+        keywords: dict[str, Any] = {} if others is None else {OTHERS: others}
+        if keywords and hasattr(type(fn), "with_companions"):
+            fn = functools.partial(fn.with_companions, keywords.pop(OTHERS))
+        elif own:
+            fn = functools.partial(fn.writing_to, own)
+        if self.rng == "batch":
+            keywords["rng"] = key.generator()
+        elif self.rng is not None:
+            keywords["rng"] = key.sample_rng(nests.length(batch), planned)
+        result = call(fn, batch, keywords)
         if result is None:
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None; let it return a tuple of arrays: (x, y)")
         return result
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
+        if self.companions is not None:  # a stream of the source has no rows to draw companions for
+            yield from super().stream(options, path)
+            return
         stream = map(as_batch, self.source.stream(options, (*path, 0)))
         for number, batch in enumerate(stream, options.reached.batches):
             if batch is NOTHING_LEFT:
@@ -291,24 +317,34 @@ class SampleMapNode(MapNode):
         if self._after_filter:
             left, kept, key, planned = self._left(rows, key, buffers)
             samples = [] if left is NOTHING_LEFT else list(self._apply(self._samples, left, key, planned))
+        elif self.companions is not None:
+            kept, (batch, others) = None, read_with(self.source, self.companions, rows, key, buffers)
+            samples = self._apply(functools.partial(self._samples, others=others), batch, key, len(rows))
         else:
             kept, batch = None, as_batch(self.source.read(rows, key.child(0), buffers.scratch))
             samples = self._apply(self._samples, batch, key, planned_samples(rows, batch))
         self._name_slowest(rows, kept)
         return samples
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
-        return nests.batch_of(self._samples(batch, key, planned))
+    def result_of(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
+        return nests.batch_of(self._samples(batch, key, planned, others))
 
-    def _samples(self, batch: Any, key: BatchKey, planned: int) -> list[Any]:
+    def _samples(self, batch: Any, key: BatchKey, planned: int, others: Sequence[Any] | None = None) -> list[Any]:
         n = nests.length(batch)
-        if self.rng is None:
+        if self.rng is None and others is None:
             groups = in_groups(nests.samples_of(batch), n, self.name_in_meters)
             samples = [call(self.fn, sample, kind=SAMPLE_MAP) for group in groups for sample in group]
         else:
-            rngs = key.sample_rng(n, planned).generators()
-            pairs = in_groups(zip(nests.samples_of(batch), rngs, strict=True), n, self.name_in_meters)
-            samples = [call(self.fn, one, {"rng": rng}, kind=SAMPLE_MAP) for group in pairs for one, rng in group]
+            given: dict[str, Any] = {}
+            if self.rng is not None:
+                given["rng"] = key.sample_rng(n, planned).generators()
+            if others is not None:
+                given[OTHERS] = map(list, zip(*map(nests.samples_of, others), strict=True))
+            keywords = (dict(zip(given, each, strict=True)) for each in zip(*given.values(), strict=True))
+            pairs = in_groups(zip(nests.samples_of(batch), keywords, strict=True), n, self.name_in_meters)
+            samples = [call(self.fn, one, more, kind=SAMPLE_MAP) for group in pairs for one, more in group]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
@@ -332,7 +368,9 @@ class CollateNode(MapNode):
     def read_kept(self, rows: Any, key: BatchKey, buffers: Buffers) -> tuple[Any, np.ndarray | None]:
         return self.read(rows, key, buffers), None  # the function may return anything
 
-    def result_of(self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = ()) -> Any:
+    def result_of(
+        self, batch: Any, key: BatchKey, planned: int, own: Collection[Any] = (), others: Sequence[Any] | None = None
+    ) -> Any:
         result = call(self.fn, (batch if type(batch) is list else nests.given_samples(batch),), kind=COLLATE)
         if result is None:
             name = function_name(self.fn)

@@ -23,6 +23,12 @@ RNG = {
 }  # fmt: skip
 """The remedy if the function takes random numbers, for the kinds of functions that can have them."""
 
+OTHERS = "others"
+"""The keyword with the companions, a list of batches or of samples."""
+
+OPTIONS = {OTHERS: "companions"}
+"""The options of a map that give a function keywords of another name."""
+
 CHOSEN = ": pass on= with as many columns as it takes"
 """The remedy if ``on=`` gives a function too many or too few columns."""
 
@@ -45,7 +51,7 @@ def check_call(
     n = len(placed) + len(named)
     if wrong := _wrong_keyword(signature, parameters, named, keywords):
         remedy = chosen = f"; {wrong}"
-    elif kind in RNG and "rng" not in {**named, **keywords} and _binds(signature, placed, {**named, "rng": None}):
+    elif kind in RNG and "rng" not in keywords and _binds(signature, placed, {"rng": None, **named, **keywords}):
         remedy = chosen = f": {RNG[kind]}"
     elif kind == LOADER_MAP:
         on = _fitting(parameters, named)
@@ -78,7 +84,8 @@ def _wrong_keyword(
         if name in named:
             return f"it is also called with {name}=, so rename that column"
         if name not in signature.parameters and not takes_any:
-            return f"it is also called with {name}=: let it take that, or leave {name}= out"
+            option = OPTIONS.get(name, name)
+            return f"it is also called with {name}=: let it take that, or leave {option}= out"
     return ""
 
 

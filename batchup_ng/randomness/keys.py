@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
-from .hashing import digest, generator, word
+from .hashing import digest, generator, pair_words, word
 from .sample_rng import SampleRng
 
 
@@ -105,3 +105,20 @@ class BatchKey(NamedTuple):
             raise ArgumentError(f"a batch of no samples was mapped to one of {n}, which have no random numbers")
         places = np.arange(n, dtype=np.int64)
         return SampleRng(key, self.positions(planned)[places % planned], places // planned)
+
+    def companion_rng(self, n: int) -> SampleRng:
+        """Return the row-wise generator that draws the companions of the batch's `n` samples."""
+        return SampleRng(word("companions", self.seed, self.epoch, len(self.path), *self.path), self.positions(n))
+
+    def with_companions(self, n: int, count: int) -> BatchKey:
+        """Return the key of a batch of these `n` samples, then the first companion of each, then the second.
+
+        A companion has a negative position, a hash of the position of its sample. So the nodes below draw for it what
+        they draw for no other sample, and the samples keep their own positions.
+        """
+        own, key = self.positions(n), word("companion", len(self.path), *self.path)
+        parts = [own]
+        for number in range(count):
+            words = pair_words(key, own, np.full(n, number, np.int64))
+            parts.append(-1 - (words >> np.uint64(3)).astype(np.int64))
+        return self._replace(offsets=np.concatenate(parts) - self.start)

@@ -4,6 +4,7 @@ from .base import AbstractSampler, BatchSampler, RandomAccessSampler, num_batche
 from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
 from .class_samplers import BalancedBatchSampler, StratifiedSampler
+from .companions import other_class, same_class
 from .mixture import MixtureSampler
 from .packing import PackSampler
 from .plans.epoch import BatchPlan, PlannedBatch
@@ -32,4 +33,6 @@ __all__ = [
     "WeightedSubsetSampler",
     "measure_mixing",
     "num_batches",
+    "other_class",
+    "same_class",
 ]
