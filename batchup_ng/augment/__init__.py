@@ -7,8 +7,9 @@ All are functions for ``source.map(..., rng="sample")``::
 
 They take ``(n, height, width, channels)`` arrays of `uint8` or `float32`. They leave the other parts of a batch
 unchanged, with two exceptions: boxes, masks and keypoints that ``compose`` names move with the images, and ``mixup``
-and ``cutmix`` mix the labels. All pools give the same batches. Except with the mixing, the result for a sample does not
-depend on the batch size either. ``flip``, ``random_crop``, ``cutout``, ``normalize`` and the mixing need only NumPy,
+and ``cutmix`` mix the labels. All pools give the same batches. Except with mixing without ``companions=``, the result
+for a sample does not depend on the batch size either. ``flip``, ``random_crop``, ``cutout``, ``normalize``, ``mosaic``,
+``copy_paste`` and the mixing need only NumPy,
 ``albumentations`` and ``torchvision`` their libraries. The others need OpenCV (``pip install 'batchup_ng[images]'``),
 and their last bits depend on its version.
 """
@@ -20,8 +21,10 @@ from .base import compose
 from .boxes import box_convert
 from .choice import choose, rand_augment
 from .color import blur, color_jitter, grayscale
+from .copying import copy_paste
 from .geometry import affine, cutout, flip, random_crop, resized_crop
 from .mixing import cutmix, mixup
+from .mosaic import mosaic
 from .normalize import normalize
 from .resizing import letterbox, resize
 from .torchvision import torchvision
@@ -34,12 +37,14 @@ __all__ = [
     "choose",
     "color_jitter",
     "compose",
+    "copy_paste",
     "cutmix",
     "cutout",
     "flip",
     "grayscale",
     "letterbox",
     "mixup",
+    "mosaic",
     "normalize",
     "rand_augment",
     "random_crop",

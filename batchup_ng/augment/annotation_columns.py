@@ -107,14 +107,14 @@ class AnnotationColumns:
             self._take_keypoints(parts, shapes, taken)
         return taken
 
-    def put_into(self, parts: dict[Any, Any], moved: Annotations, image: Any) -> None:
+    def put_into(self, parts: dict[Any, Any], moved: Annotations, image: Any, joined: bool) -> None:
         """Replace the columns of a batch by annotations that were moved, without those that are no longer visible.
 
-        `image` is the column of the images.
+        `image` is the column of the images. `joined` is whether there are boxes of companions among them.
         """
         moved.drop(self.min_area, self.min_visibility)
         if moved.boxes is not None:
-            self._refuse_left_behind(parts, len(moved.boxes.image), image)
+            self._refuse_left_behind(parts, -1 if joined else len(moved.boxes.image), image)
             corners = box_convert(moved.boxes.corners, "xyxy", self.box_format).astype(np.float32)
             parts[_key(parts, "boxes", self.boxes)] = moved.split(corners, moved.boxes.image)
         if moved.keypoints is not None:
@@ -151,7 +151,7 @@ class AnnotationColumns:
                 )
 
     def _refuse_left_behind(self, parts: Mapping[Any, Any], kept: int, image: Any) -> None:
-        """Refuse a column with a row for each box, by its lengths, that no option names, if boxes were dropped."""
+        """Refuse a column with a row for each box, by its lengths, that no option names, unless all boxes were kept."""
         boxes = parts[_key(parts, "boxes", self.boxes)]
         counts = [len(each) for each in boxes]
         if sum(counts) == kept or (self.box_labels is not None and not self.names("box_labels")):
@@ -163,8 +163,9 @@ class AnnotationColumns:
                 named = self.names("box_labels") or [each for each in OF_BOXES if each in parts]
                 raise MapCallError(
                     f"box_labels must name the batch's part {column!r} too if it belongs to the boxes: it has a row "
-                    f"for each box, and boxes are dropped here; pass compose(..., box_labels={[*named, column]!r}). "
-                    f"If it does not belong to them, leave it out of the map's columns: on=[...]"
+                    f"for each box, and boxes are dropped or added here; pass compose(..., "
+                    f"box_labels={[*named, column]!r}). If it does not belong to them, leave it out of the map's "
+                    f"columns: on=[...]"
                 )
 
     def _take_boxes(self, parts: Mapping[Any, Any], shapes: np.ndarray, taken: Annotations) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from .annotation_columns import AnnotationColumns, place_among
 from .annotations import Annotations
 from .batch_memory import copied
 from .options import ADVICE_ON_AUGMENT_OPTIONS
+from .parts import Part, axes_of, key_of, like_images, sizes_of
 from .points import UNMOVED, Moves
 from .ranges import number
 
@@ -53,6 +53,7 @@ class Operation:
     random: ClassVar[bool] = True
     in_place: ClassVar[bool] = False  # whether it may write to its input images
     last: bool = False  # whether no operation can take the result
+    companion_counts: tuple[int, ...] = (0,)  # how many companions of each sample it takes
 
     @property
     def default_rng(self) -> str | None:
@@ -70,6 +71,15 @@ class Operation:
         :class:`~batchup_ng.data_source.MapDataSource`.
         """
         return compose(self).writing_to(own, *batch, rng=rng, **named)
+
+    def with_companions(
+        self, others: Sequence[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any
+    ) -> Any:
+        """Do the same with companions of the samples. ``source.map(operation, companions=...)`` calls it.
+
+        `others` are batches in the form of this one. Sample i of each is a companion of sample i.
+        """
+        return compose(self).with_companions(others, *batch, rng=rng, **named)
 
     def checked(self, images: Any) -> Any:
         """Return images as ``(n, height, width, channels)``. Refuse anything but a batch of images."""
@@ -121,6 +131,13 @@ class Operation:
         if moves is not None:
             annotations.move(moves)
         return self.apply(images, labels, drawn)
+
+    def join(self, own: Part, others: Sequence[Part], drawn: Any) -> Part:
+        """Return the parts of the samples, changed by the draws, with the parts of their companions.
+
+        With `in_place` it may write to the images of `own`, as :meth:`apply`.
+        """
+        raise NotImplementedError
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if the operation cannot move these annotations."""
@@ -200,7 +217,8 @@ class compose(Operation):
 
     Args:
         *operations: Operations of this module. An inner ``compose`` is replaced by its operations. ``normalize`` is the
-            last one. Your own functions go before or after the chain, by ``source.map``.
+            last one; ``mosaic`` and ``copy_paste`` are the first, and ``mixup`` and ``cutmix`` if they take companions.
+            Your own functions go before or after the chain, by ``source.map``.
         image: The part of a batch with the images: its name, or its place from 0. Default: ``"image"`` of a dict, or
             its only part that looks like images: four axes, or three of `uint8` or `float32`; the first of a tuple.
         label: The part with the labels, which ``mixup`` and ``cutmix`` change. Default: ``"label"`` of a dict, else the
@@ -272,6 +290,12 @@ class compose(Operation):
         for operation in chain[:-1]:
             if operation.last:
                 raise ArgumentError(f"{type(operation).__name__} must be the last operation; move it to the end")
+        for operation in chain[1:]:
+            if 0 not in operation.companion_counts:
+                raise ArgumentError(
+                    f"{type(operation).__name__} must be the first operation, because it takes companions, which the "
+                    f"operations before would not change; map these before: source.map({chain[0]!r:.80})"
+                )
         self.operations: tuple[Operation, ...] = tuple(chain)
         self.image = image if image is None or isinstance(image, str) else not_negative("image", image)
         self.label = label if label is None or isinstance(label, str) else not_negative("label", label)
@@ -281,6 +305,10 @@ class compose(Operation):
     @property
     def default_rng(self) -> str | None:
         return "sample" if any(operation.random for operation in self.operations) else None
+
+    @property
+    def companion_counts(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.operations[0].companion_counts if self.operations else (0,)
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         if self.annotations.given:
@@ -319,7 +347,7 @@ class compose(Operation):
         named = self.columns or list(parts)
         others = [key for key in self.annotations.unnamed(parts) if key != place]
         if self.columns is not None and not self.chosen:
-            alike = [named[key] for key in sorted([place, *others]) if _like_images(parts[key])]
+            alike = [named[key] for key in sorted([place, *others]) if like_images(parts[key])]
             if len(alike) > 1:
                 raise MapCallError(
                     f"image must be the column with images, for {alike} look like images; call map once for each, "
@@ -340,8 +368,23 @@ class compose(Operation):
         return self.operations[0].checked(images) if self.operations else super().checked(images)
 
     def writing_to(self, own: Collection[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any) -> Any:
+        return self._applied(own, (), batch, named, rng)
+
+    def with_companions(
+        self, others: Sequence[Any], /, *batch: Any, rng: SampleRng | None = None, **named: Any
+    ) -> Any:
+        return self._applied((), others, batch, named, rng)
+
+    def _applied(self, own: Collection[Any], others: Sequence[Any], batch: Any, named: Any, rng: Any) -> Any:
+        counts = self.companion_counts
+        if len(others) not in counts:
+            raise ArgumentError(
+                f"{type(self.operations[0] if self.operations else self).__name__} takes "
+                f"{' or '.join(map(str, counts))} companions of each sample, not {len(others)}; pass so many, as "
+                f"source.map(operation, companions=...) does"
+            )
         parts = dict[Any, Any](named or enumerate(batch))
-        place, beside = _part(parts, self.image, "image", 0), _part(parts, self.label, "label", 1)
+        place, beside = key_of(parts, self.image, "image", 0), key_of(parts, self.label, "label", 1)
         if named and self.image is None and "image" not in named:
             place = self._only_images(named)
         if place not in parts:
@@ -350,9 +393,9 @@ class compose(Operation):
             )
         if not named and len(parts) > 1:
             self._refuse_unchanged(parts, place)
-        images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
+        images, labels, annotations = self._taken(parts, place, beside)
         self._refuse_unmoved(parts, by_place=not named)
-        annotations = self.annotations.taken_from(parts, _sizes(images)) if self.annotations.given else None
+        companions = [self._taken(dict(each if named else enumerate(each)), place, beside) for each in others]
         mine = place in own
         for operation in self.operations:
             if operation.random and not isinstance(rng, SampleRng):
@@ -364,7 +407,10 @@ class compose(Operation):
             if operation.in_place and isinstance(images, np.ndarray) and not (mine and images.flags.carray):
                 images = copied(images)
             drawn = operation.draw(rng)
-            if annotations is None:
+            if companions:
+                images, labels, annotations = operation.join(Part(images, labels, annotations), companions, drawn)
+                companions = []
+            elif annotations is None:
                 images, labels = operation.apply(images, labels, drawn)
             else:
                 images, labels = operation.apply_to_all(images, labels, drawn, annotations)
@@ -373,15 +419,21 @@ class compose(Operation):
         if labels is not None:
             parts[beside] = labels
         if annotations is not None:
-            self.annotations.put_into(parts, annotations, place)
+            self.annotations.put_into(parts, annotations, place, joined=len(others) > 0)
         return parts if named else tuple(parts.values())
+
+    def _taken(self, parts: Mapping[Any, Any], place: Any, beside: Any) -> Part:
+        """Return the images at `place`, the labels at `beside` and the annotations of a batch."""
+        images, labels = self.checked(parts[place]), None if beside == place else parts.get(beside)
+        annotations = self.annotations.taken_from(parts, sizes_of(images)) if self.annotations.given else None
+        return Part(images, labels, annotations)
 
     def _only_images(self, parts: Mapping[str, Any]) -> str:
         """Return the part of a dict without ``"image"`` that has the images. Refuse to guess among several."""
         known = {"label", self.label}
-        found = [name for name in self.annotations.unnamed(parts) if name not in known and _like_images(parts[name])]
+        found = [name for name in self.annotations.unnamed(parts) if name not in known and like_images(parts[name])]
         if len(found) != 1 and len(parts) > 1:
-            first = max(found, key=lambda name: _axes(parts[name])[0]) if found else next(iter(parts))
+            first = max(found, key=lambda name: axes_of(parts[name])[0]) if found else next(iter(parts))
             told = f"{found} look like images" if found else f"none of {list(parts)} looks like images"
             raise MapCallError(
                 f"image must be the name of the part with images, for the batch has no part 'image', and {told}; pass "
@@ -397,28 +449,6 @@ class compose(Operation):
         return f"compose({', '.join([*map(repr, self.operations), *chosen])})"
 
 
-def _part(parts: dict[Any, Any], chosen: int | str | None, name: str, place: int) -> Any:
-    """Return the key of the part that the user chose, by default `name`, or else the key at `place`; None if none."""
-    if isinstance(chosen, str):
-        return chosen
-    if chosen is None and name in parts:
-        return name
-    return next(islice(parts, place if chosen is None else chosen, None), None)  # counts the parts that have names too
-
-
-def _like_images(column: Any) -> bool:
-    """Return whether a part may be images: of four axes, or of three and the dtype of images."""
-    axes, dtype = _axes(column)
-    return axes == 4 or (axes == 3 and dtype in (np.uint8, np.float32))
-
-
-def _axes(column: Any) -> tuple[int, Any]:
-    """Return the number of axes of a part, and its dtype. A list of arrays has one axis more than they have."""
-    listed = isinstance(column, list)
-    first: Any = column[0] if listed and column else column
-    return getattr(first, "ndim", 0) + listed, getattr(first, "dtype", None)
-
-
 def _annotation_in(column: Any) -> str | None:
     """Return the name of an annotation in a dict, or in the first of a list of dicts."""
     found = column[0] if isinstance(column, list) and column else column
@@ -426,12 +456,6 @@ def _annotation_in(column: Any) -> str | None:
         return None
     names = (name if name in ANNOTATIONS else _annotation_in(inner) for name, inner in found.items())
     return next((name for name in names if name is not None), None)
-
-
-def _sizes(images: Any) -> list[tuple[int, int]]:
-    """Return height and width of each image of an array, or of a list of arrays."""
-    same = isinstance(images, np.ndarray)
-    return [images.shape[1:3]] * len(images) if same else [np.shape(image)[:2] for image in images]
 
 
 def _in_words(images: Any) -> str:

@@ -1,14 +1,16 @@
-"""Operations that mix each sample with another of its batch, and their labels likewise.
+"""Operations that mix each sample with another, and their labels likewise.
 
-A sample's partner is the sample before it in the batch; the first sample's partner is the last, as in torchvision. So
-the result for a sample depends on its batch, and thus on the batch size, on shards and on samples that are left out,
-but not on the pool and its workers. Weights are multiples of 1/256: `uint8` images are mixed without rounding the
-weight, so image and label agree.
+With ``map(operation, companions=1)`` a sample's partner is its companion, and the result for a sample does not depend
+on its batch. Otherwise its partner is the sample before it in the batch; the first sample's partner is the last, as in
+torchvision. Then the result for a sample depends on its batch, and thus on the batch size, on shards and on samples
+that are left out, but not on the pool and its workers. Weights are multiples of 1/256: `uint8` images are mixed without
+rounding the weight, so image and label agree.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -19,12 +21,13 @@ from ..validation import positive_int
 from .annotation_columns import AnnotationColumns
 from .base import Operation
 from .options import names_checked
+from .parts import Part
 from .ranges import number
 
 
 @dataclass(frozen=True)
 class Mixing(Operation):
-    """Mixes each sample of a batch with the one before it.
+    """Mixes each sample of a batch with its companion, or with the one before it.
 
     Labels become soft. Whole numbers ``(n,)`` become one-hot rows ``(n, num_classes) float32``; floats stay floats of
     their shape. Each label is then ``w * own + (1 - w) * partner's``, where w is the weight of the sample's own image.
@@ -36,6 +39,7 @@ class Mixing(Operation):
     p: float = 1.0
     numbers = 3
     in_place = True
+    companion_counts = (0, 1)
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, 1e-3, 1e3)
@@ -53,10 +57,19 @@ class Mixing(Operation):
         soft = self.soft(labels, len(images))
         if len(images) < 2:
             return images, soft
-        last, weights = images[-1].copy(), np.empty((len(images), *[1] * (soft.ndim - 1)), soft.dtype)
+        last, weights = images[-1].copy(), _room_for_weights(soft)
         for i in reversed(range(len(images))):  # backwards: the partner is still unchanged
             weights[i] = self.mix(images[i], images[i - 1] if i else last, *drawn[i].tolist())
         return images, weights * soft + (1 - weights) * np.roll(soft, 1, axis=0)
+
+    def join(self, own: Part, others: Sequence[Part], drawn: Any) -> Part:
+        (images, labels, _), ((partners, theirs, _),) = own, others
+        check_same_size(self, images, partners)
+        soft, other = self.soft(labels, len(images)), self.soft(theirs, len(images))
+        weights = _room_for_weights(soft)
+        for i, (image, partner) in enumerate(zip(images, partners, strict=True)):
+            weights[i] = self.mix(image, partner, *drawn[i].tolist())
+        return Part(images, weights * soft + (1 - weights) * other, None)
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         if columns.given:
@@ -92,10 +105,26 @@ class Mixing(Operation):
         return soft
 
 
+def _room_for_weights(labels: np.ndarray) -> np.ndarray:
+    return np.empty((len(labels), *[1] * (labels.ndim - 1)), labels.dtype)
+
+
+def check_same_size(operation: Operation, images: np.ndarray, partners: np.ndarray) -> None:
+    """Raise :class:`~batchup_ng.errors.ArgumentError` if companions have images of another shape or dtype."""
+    if images.shape != partners.shape or images.dtype != partners.dtype:
+        raise ArgumentError(
+            f"{type(operation).__name__} needs companions with images of one size and dtype, {images.shape[1:]} "
+            f"{images.dtype}, not {partners.shape[1:]} {partners.dtype}; map resize or letterbox before"
+        )
+
+
 @names_checked
 @dataclass(frozen=True)
 class mixup(Mixing):
-    """Blends each image with the one before it in the batch (Zhang et al., mixup, arXiv:1710.09412).
+    """Blends each image with another one (Zhang et al., mixup, arXiv:1710.09412).
+
+    With ``source.map(mixup(), companions=1)`` the other image is the companion: the result for a sample is then the
+    same for any batch size and number of ranks. Without, it is the image before it in the batch.
 
     Args:
         alpha: The weight of a sample is drawn from Beta(alpha, alpha): 1 is uniform, smaller values are nearer 0 or 1.
@@ -123,8 +152,9 @@ class mixup(Mixing):
 @names_checked
 @dataclass(frozen=True)
 class cutmix(Mixing):
-    """Pastes a box of the previous image in the batch into each image (Yun et al., CutMix, arXiv:1905.04899).
+    """Pastes a box of another image into each image (Yun et al., CutMix, arXiv:1905.04899).
 
+    The other image is as for :class:`mixup`: the companion with ``companions=1``, or the image before it in the batch.
     The box has the image's shape and a share ``1 - w`` of its area. Its centre is uniform in the image, and the part
     outside the image is cut off. The weight of the labels is the share that is left of the sample's own image.
 

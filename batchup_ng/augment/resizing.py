@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -38,13 +39,7 @@ class Resizing(Operation):
         height_and_width(self.size)
 
     def checked(self, images: Any) -> Any:
-        if not isinstance(images, list) or not images:
-            return super().checked(images)
-        several = [super(Resizing, self).checked(np.asarray(image)[np.newaxis])[0] for image in images]
-        kinds = sorted({f"{image.dtype}, {counted(image.shape[2], 'channel')}" for image in several})
-        if len(kinds) > 1:
-            raise ArgumentError(f"images must have one dtype and equally many channels, not {'; '.join(kinds)}")
-        return several
+        return of_any_size(super().checked, images)
 
     def draw(self, rng: Any) -> None:
         """Draw nothing."""
@@ -69,6 +64,20 @@ class Resizing(Operation):
     def place(self, size: Size) -> tuple[int, int, Size]:
         """Return top, left, and height and width, of an image of the height and width `size` in the result."""
         raise NotImplementedError
+
+
+def of_any_size(check: Callable[[Any], Any], images: Any) -> Any:
+    """Return the images of a batch, checked: an array, or a list of images of different sizes.
+
+    `check` returns an array of images as ``(n, height, width, channels)``.
+    """
+    if not isinstance(images, list) or not images:
+        return check(images)
+    several = [check(np.asarray(image)[np.newaxis])[0] for image in images]
+    kinds = sorted({f"{image.dtype}, {counted(image.shape[2], 'channel')}" for image in several})
+    if len(kinds) > 1:
+        raise ArgumentError(f"images must have one dtype and equally many channels, not {'; '.join(kinds)}")
+    return several
 
 
 @names_checked

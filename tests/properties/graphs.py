@@ -35,6 +35,12 @@ def noisy_sample(*sample: Any, rng: np.random.Generator) -> Any:
     return (float(np.ravel(first)[0]) + rng.normal(),)
 
 
+def beside(*batch: Any, others: list[Any], rng: SampleRng) -> Any:
+    """A map that adds up the first leaves of a batch and of its companions."""
+    columns = [one_column(*(other.values() if isinstance(other, dict) else other))[0] for other in (batch, *others)]
+    return (sum(column / (1 << i) for i, column in enumerate(columns)) + rng.normal(),)
+
+
 def plain_sample(*sample: Any) -> Any:
     return (np.ravel(next(iter(batches.leaves(sample))))[:1].astype(np.float64),)
 
@@ -120,7 +126,10 @@ MAPS: dict[str, Any] = {
     "samples": lambda source: source.map_samples(plain_sample),
     "random samples": lambda source: source.map_samples(noisy_sample, rng="sample"),
 }
-KINDS = [*MAPS, "composite", "choice", "concat", "zip", "subset", "filtered", "split", "take", "repeat", "for ever"]
+KINDS = [
+    *MAPS, "composite", "choice", "concat", "zip", "companions", "subset", "filtered", "split", "take", "repeat",
+    "for ever",
+]  # fmt: skip
 
 
 def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
@@ -136,6 +145,8 @@ def rearranged(kind: str, source: Any, other: Any, number: int) -> Any:
             return bu.concat(source.map(one_column), other.map(one_column), source.map(noisy, rng="sample"))
         if kind == "zip":
             return bu.zip(source, source.map(noisy, rng="sample"), flatten=bool(number % 2))
+        if kind == "companions":
+            return source.map(beside, rng="sample", companions=1 + number % 2)
         if kind == "split":
             return bu.split(source, (0.6, 0.4), seed=number)[number % 2]
         n = source.num_samples()

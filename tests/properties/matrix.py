@@ -42,6 +42,10 @@ def by_batch(x: np.ndarray, rng: np.random.Generator) -> Any:
     return (x * 0.5, rng.normal(size=(3, len(x))).T)
 
 
+def accompanied(x: np.ndarray, drawn: np.ndarray, others: list[Any], rng: bu.SampleRng) -> Any:
+    return (np.stack([x, drawn, *[part for other in others for part in other]], axis=1) + rng.random((1,)),)
+
+
 def one_by_one(x: float, rng: np.random.Generator) -> Any:
     return x, rng.integers(1 << 40)
 
@@ -67,6 +71,7 @@ def augmented(old: bool = False, bad: bool = False) -> Any:
     if not bad:  # one bad sample would be another in each part
         parts.append(halves[0].map(lambda x: (x,)).map_samples(one_by_one, rng="sample"))
         parts[2] = bu.subset(parts[2], np.arange(ROWS) % 250)
+        parts.append(whole.map(by_sample, rng="sample").map(accompanied, rng="sample", companions=2))
     made = bu.zip(*parts)
     return made.map(by_globals) if old else made
 
@@ -115,6 +120,8 @@ def views() -> dict[str, Any]:
         "in a chain": source.map(FLIP, rng="sample").map(seen_twice, rng="sample").map(changed_again, rng="sample"),
         "in place": twice.map(written_to).map(augment.compose(flip, augment.cutout()), rng="sample"),
         "of a constant": source.map(beside_what_stays).map(flip, rng="sample").map(changed_again, rng="sample"),
+        "with companions": source.map(augment.cutmix(num_classes=IMAGES), companions=1),
+        "mosaics": source.map(augment.mosaic(40), on=0, companions=3).map(changed_again, rng="sample"),
         "joined": bu.zip(source, source.map(written_to)).map(changed_again, rng="sample"),
     }
 

@@ -165,7 +165,7 @@ def check_end(given: list[Any], left: list[Any], world: int) -> None:
         assert given == []
         return
     n = SIZE * len(left)
-    for column in (0, 1, 4):  # what does not belong to the batch
+    for column in (0, 1, 4, 6):  # what does not belong to the batch
         got = np.concatenate([batch[column] for batch in given])
         assert len(got) == world * math.ceil(n / world)
         np.testing.assert_array_equal(got[:n], np.concatenate([batch[column] for batch in left]), strict=True)
