@@ -5,6 +5,7 @@ from .block_shuffle import BlockShuffleSampler, measure_mixing
 from .buckets import BucketSampler
 from .class_samplers import BalancedBatchSampler, StratifiedSampler
 from .companions import other_class, same_class
+from .feedback import FeedbackSampler
 from .mixture import MixtureSampler
 from .packing import PackSampler
 from .plans.epoch import BatchPlan, PlannedBatch
@@ -21,6 +22,7 @@ __all__ = [
     "BlockShuffleSampler",
     "BucketSampler",
     "ChoiceBatch",
+    "FeedbackSampler",
     "MixtureSampler",
     "PackSampler",
     "PlannedBatch",

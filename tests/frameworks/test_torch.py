@@ -332,6 +332,18 @@ def test_ranks_are_those_of_the_process_group(ranks: list[dict[str, Any]]) -> No
     assert ranks[0]["resumed"] == ranks[0]["epochs"][0][1:]
 
 
+@pytest.mark.in_turn
+def test_ranks_draw_by_the_losses_of_all_of_them(tmp_path: Path) -> None:
+    first, second = of_two_processes("feedback_rank.py", str(tmp_path / "group"), "{rank}")
+    assert first["ranks"] == [0, 1]
+    assert first["whole"] == second["whole"]
+    for whole, *own in zip(first["whole"], first["own"], second["own"], strict=True):
+        assert sorted([*own[0], *own[1]]) == sorted(whole)
+    alone, *of_ranks = first["chances"]
+    assert max(alone) > 2 * min(alone)
+    assert of_ranks + second["chances"] == [alone] * 5
+
+
 def shared_out(found: list[Any]) -> bool:
     """Return whether each row of 24 comes once in each epoch, in one of two processes."""
     return all(sorted([*first, *second]) == list(range(24)) for first, second in zip(*found, strict=True))

@@ -11,6 +11,7 @@ from batchup_ng.sampling import (
     BalancedBatchSampler,
     BlockShuffleSampler,
     BucketSampler,
+    FeedbackSampler,
     MixtureSampler,
     PackSampler,
     StandardSampler,
@@ -26,6 +27,14 @@ from tests.extent import thorough
 Y = np.array([0, 3, 3, 0, 3, 3, 7, 3, 3, 0, 3, 7, 3])
 LENGTHS = np.arange(53) * 31 % 40
 SIZES, FEW = (1, 3, 7, 1000), (1, 100)
+
+
+def reported(sampler: FeedbackSampler) -> FeedbackSampler:
+    """Report losses for some epochs."""
+    for epoch in range(3):
+        sampler.update(np.arange(9), np.arange(9.0) + epoch, epoch)
+    return sampler
+
 
 MADE: list[Any] = [
     (lambda: StandardSampler(23), SIZES),
@@ -53,6 +62,7 @@ MADE: list[Any] = [
     thorough((lambda: WeightedSampler(np.arange(30), replacement=False), SIZES)),
     (lambda: WeightedSampler(np.arange(30), replacement=False, num_samples=11), SIZES),
     (lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130)), SIZES),
+    (lambda: reported(FeedbackSampler(30, 0.8, num_samples=45)), SIZES),
     (lambda: WeightedSubsetSampler(np.arange(1, 31), np.arange(100, 130), replacement=False), SIZES),
 ]
 IN_BATCHES = [
@@ -68,7 +78,7 @@ class TestSamplers(SamplerContract):
     @pytest.fixture(autouse=True, params=MADE)
     def options(self, request: pytest.FixtureRequest) -> None:
         self.made, self.batch_sizes = request.param  # type: ignore[misc]
-        self.in_order = not isinstance(self.make(), WeightedSampler)  # type: ignore[misc]
+        self.in_order = not isinstance(self.make(), (WeightedSampler, FeedbackSampler))  # type: ignore[misc]
 
     def make(self) -> Any:
         return self.made()
@@ -103,6 +113,8 @@ def test_every_option_is_told_apart_by_the_fingerprint_by_which_states_are_refus
         PackSampler(LENGTHS, 90, indices=np.arange(53)[::-1]),
         *[WeightedSampler(Y), WeightedSampler(other), WeightedSampler(Y, num_samples=5)],
         WeightedSampler(Y, replacement=False, num_samples=5),
+        *[FeedbackSampler(*options) for options in ((9, 1), (9, 2), (10, 1))],
+        *[FeedbackSampler(9, 1, floor=0.5), FeedbackSampler(9, 1, num_samples=5)],
         *[WeightedSubsetSampler(Y, rows) for rows in (np.arange(13), np.arange(1, 14))],
         *[WeightedSampler(some) for some in (np.ones(100_000), np.arange(100_000) != 12_345)],  # no entry is left out
     ]
