@@ -50,6 +50,7 @@ from .errors import (
     CacheWarning,
     ClusterError,
     InOrderNotSupported,
+    LedgerError,
     MapCallError,
     MapResultError,
     NoEpochLeftWarning,
@@ -142,6 +143,7 @@ __all__ = [
     "ImageFiles",
     "InOrderNotSupported",
     "IteratorDataSource",
+    "LedgerError",
     "LmdbArray",
     "LmdbRows",
     "Loader",
@@ -214,6 +216,7 @@ __all__ = [
     "from_table",
     "from_voc",
     "from_yolo",
+    "ledger",
     "measure_mixing",
     "memory",
     "memory_limit",
@@ -288,6 +291,7 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
     from .observe.table import ColumnSummary, Summary, summary
     from .observe.trace import trace
     from .targets import DetectionTargets
+    from .time_machine import ledger
     from .waiting import EpochWait, watch
     from .work_pool import WorkerRayPool
 else:
@@ -317,6 +321,7 @@ else:
                 "summary", "trace",
             ],
             ".targets": ["targets", "DetectionTargets"],
+            ".time_machine": ["ledger"],
             ".waiting": ["waiting", "EpochWait", "watch"],
             ".work_pool": ["WorkerRayPool"],
         },

@@ -21,10 +21,11 @@ from .datasets.files import named
 from .datasets.from_file import from_file, is_stored
 from .demo.job import WANTED_ACCURACY, run_demo
 from .display import counted, progress_bar
-from .errors import ArgumentError, BatchError, BatchupError, SampleReadError, WriteError
+from .errors import ArgumentError, BatchError, BatchupError, LedgerError, SampleReadError, WriteError
 from .formats import convert
 from .inspection import pictures_page, source_at, stored_page
 from .observe.top import NoAnswer, top
+from .time_machine import who
 from .work_pool.loader_pool import POOLS
 
 TABLE_OPTIONS = ("image", "label", "separator")
@@ -103,15 +104,22 @@ def _run(arguments: Sequence[str] | None) -> int:
         "--timeout", type=float, metavar="SECONDS", default=3.0, help="to wait for an answer (default: %(default)g)"
     )
     top_.set_defaults(run=_top)
+    who_ = commands.add_parser("who", help="list the rows of a step of a run, by its ledger", allow_abbrev=False)
+    who_.add_argument("ledger", metavar="LEDGER", help="the file of batchup_ng.ledger(loader, path)")
+    who_.add_argument("--step", type=int, metavar="N", required=True, help="of all epochs, counted from 0")
+    who_.add_argument("--rank", type=int, metavar="R", help="whose batch, if several ranks trained")
+    who_.add_argument("--attempt", type=int, metavar="K", help="of a resumed run (default: the latest)")
+    who_.add_argument("--source", metavar="MODULE:FUNCTION", help="returns the loader or its data, to name files")
+    who_.set_defaults(run=_who)
     options = vars(parser.parse_args(arguments))
     run = options.pop("run")
     try:
         return int(run(**options))
-    except (BatchError, NoAnswer, SampleReadError, WriteError, ImportError) as error:
+    except (BatchError, LedgerError, NoAnswer, SampleReadError, WriteError, ImportError) as error:
         print(f"{parser.prog}: {_in_options(str(error))}", file=sys.stderr)
         return 1
     except BatchupError as error:
-        command = {_demo: demo, _inspect: inspect, _convert: convert_, _top: top_}[run]
+        command = {_demo: demo, _inspect: inspect, _convert: convert_, _top: top_, _who: who_}[run]
         command.error(_in_options(" ".join(str(error).split())))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
@@ -161,6 +169,15 @@ def _convert(path: list[str], target: str, columns: str | None, **options: Any) 
 
 def _top(**options: Any) -> int:
     top(**options, say=functools.partial(print, flush=True))
+    return 0
+
+
+def _who(ledger: str, **options: Any) -> int:
+    try:
+        page = who(ledger, **options)
+    except OSError as error:
+        raise LedgerError(f"the ledger cannot be read: {error}") from error
+    print(page)
     return 0
 
 

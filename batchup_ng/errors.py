@@ -47,6 +47,10 @@ class StateError(BatchupError, ValueError):
     """A saved state cannot be resumed from: it is damaged, or belongs to another source, seed or version."""
 
 
+class LedgerError(BatchupError, ValueError):
+    """The ledger of a run is damaged or of another run, or does not know a step."""
+
+
 class SerializationError(ArgumentTypeError):
     """Something cannot be pickled and so cannot reach a worker process."""
 

@@ -6,25 +6,19 @@ frameworks are views: all share its :class:`SharedByViews`, so any of them may b
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import math
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from . import validation, work_pool
-from .data_source import BatchIterator
 from .data_source.batch_sizes import checked_batch_size
-from .data_source.epoch.accounting import OutOfOrder
-from .data_source.epoch.epochs import series_of_epochs
-from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, LoaderIterator, mapped
-from .data_source.epoch.opening import prepare, start, whole_epoch
-from .data_source.epoch.prepared import Epoch
+from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
+from .data_source.epoch.opening import prepare, whole_epoch
 from .data_source.epoch.state import loader_state
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
@@ -35,28 +29,29 @@ from .data_source.epoch_options import (
     with_seed,
 )
 from .data_source.of_data import source_of
-from .errors import ArgumentError, ArgumentTypeError, StateError
+from .errors import ArgumentError, StateError
 from .faults.policy import ErrorPolicy
 from .graph.node import Node
 from .graph.user import UserNode
 from .meters.batch_times import metrics
 from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
-from .sampling.plans.epoch import PlannedBatch, SamplesPlan
+from .sampling.plans.epoch import SamplesPlan
+from .work_pool.by_number import by_number
+from .work_pool.loader_life import begin, close
 from .work_pool.loader_pool import (
-    CLOSED_POOL_KIND,
     NO_ORDERS,
     SharedByViews,
     checked_kind,
     checked_options,
     end,
     joined_settings,
-    next_epoch,
     orders_of_state,
     pool_node,
     settings,
 )
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
+from .work_pool.steps import STEPS, resume_steps, saved_steps, state_without, steps_of
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -180,33 +175,7 @@ class Loader:
 
     def _begin(self, end: float) -> Any:
         """Begin the next epoch as ``iter`` does. Make no batch ahead of epoch `end` or a later one."""
-        for check in self._checks:
-            check(self)
-        shared, began = self._shared, time.perf_counter()
-        with shared.lock:
-            if shared.iterator is not None:
-                shared.iterator.break_off("another iteration over its loader, begun before this one was at its end")
-            number, state = next_epoch(shared)
-            try:
-                if shared.inner is None or not shared.inner.untouched:
-                    if shared.inner is not None and number <= shared.inner.epoch:
-                        shared.series = None  # the epoch ended before its first batch, and is to begin again
-                    if shared.series is None:
-                        options, node = self._options_of(number), self._pool_node()
-                        begin, shared.prepared = shared.prepared or state, None
-                        shared.series = series_of_epochs(node, options, None, begin)
-                    shared.inner = None
-                    shared.next, shared.pending = number, state
-                    shared.inner = next(shared.series)
-                    shared.inner.start_seconds = time.perf_counter() - began
-                if shared.series is not None:
-                    shared.series.ahead_before = end
-                shared.iterator = self._viewed(LoaderIterator(shared.inner, shared.lock))
-                return shared.iterator
-            except BaseException:  # the next call begins the same epoch, wherever a signal handler interrupted
-                shared.series = shared.inner = shared.iterator = None
-                shared.next, shared.pending = number, state
-                raise
+        return begin(self, end)
 
     def epochs(self, n: int | None) -> LoaderEpochs:
         """Return an iterator of the batches of the first `n` epochs, one epoch after the other.
@@ -284,27 +253,38 @@ class Loader:
             ArgumentTypeError: the source only streams, or its order is drawn from a ``RandomState``.
             IndexError: there is no such batch; raised when the batch is about to be made.
         """
-        options = self._options_of(self.epoch if epoch is None else epoch)
-        node = self._pool_node()
-        if not isinstance(node, ParallelNode) or options.generator is not None:
-            raise ArgumentTypeError(
-                "batches of this loader can only be had in their order, for its source only streams or its order is "
-                "drawn from a RandomState; pass shuffle=<int>, or iterate"
-            )
-        with self._shared.lock:
-            plan = self._shared.plan_of(self._with_plan(), options)
-        asked = [validation.integer("number", number) for number in numbers]
+        return self._viewed(by_number(self, self._options_of(self.epoch if epoch is None else epoch), numbers))
 
-        def planned() -> Iterator[PlannedBatch]:
-            for number in asked:
-                with self._shared.lock:
-                    batch = plan[number]
-                yield batch
+    @validation.known_names({})
+    def replay(self, step: int, rank: int | None = None, attempt: int | None = None) -> Any:
+        """Return the batch that the loop got at `step`, by the loader's ledger: see :func:`~batchup_ng.ledger`.
 
-        some = Epoch(node, options, options, plan, requested=planned(), n_requested=len(asked), accounting=OutOfOrder())
-        iterator = BatchIterator(some, start(some))
-        self._shared.beside.add(iterator)
-        return self._viewed(iterator)
+        Args:
+            step: The number of the step, counted from 0 over all epochs.
+            rank: The rank that got the batch; None for the one of this process.
+            attempt: Which attempt, if the run was resumed from before `step`; None for the latest.
+
+        Raises:
+            LedgerError: no attempt got so far, or the source is not the one of the ledger.
+        """
+        ledger = steps_of(self).ledger
+        if ledger is None:
+            raise ArgumentError("this loader has no ledger; call batchup_ng.ledger(loader, path) with the run's file")
+        return next(self._viewed(by_number(self, *ledger.found(self, step, rank, attempt))))
+
+    @validation.known_names({})
+    def skip(self, steps: Iterable[int]) -> None:
+        """Leave out the batches that would come at these steps, on all ranks; states keep that.
+
+        A step is one batch on every rank, counted from 0 over all epochs. The batches that follow take the numbers of
+        the ones left out. All ranks must make this call alike, between two iterations: a loop under way ends, and the
+        next iteration goes on at its place. After a resume with another world or batch size, each batch that has a
+        sample of the ones left out is left out as a whole.
+
+        Raises:
+            ArgumentError: a step was taken already, or the steps of the loader cannot be found again.
+        """
+        self.load_state_dict(state_without(self, steps))
 
     @property
     def epoch(self) -> int:
@@ -338,7 +318,9 @@ class Loader:
         if epoch_state is None and not isinstance(shared.source.node, UserNode) and options.generator is None:
             epoch = prepare(shared.source.node, options)
             epoch_state = epoch.state(*epoch.accounting.counted(), None)
-        return {"epoch": options.epoch, "seed": options.seed if self._seed_drawn else None, "batches": epoch_state}
+        steps = {} if shared.steps is None else {STEPS: shared.steps.entry(self)}
+        seed = options.seed if self._seed_drawn else None
+        return {"epoch": options.epoch, "seed": seed, "batches": epoch_state, **steps}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from the place of `state` in the next iteration, or with the next epoch if it is from an end.
@@ -347,11 +329,13 @@ class Loader:
             StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
         """
         number, drawn, epoch_state = loader_state(state, self._seed_drawn)
-        shared, before = self._shared, (self._shared.options, self._shared.checked)
+        steps, shared = saved_steps(state), self._shared
+        before = shared.options, shared.checked, shared.skipped
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
-        begin, order_blocks = None, NO_ORDERS
+        begun, order_blocks = None, NO_ORDERS
         try:
+            shared.skipped = () if steps is None else steps.skipped
             if self._seed_drawn:
                 shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
                 shared.checked = None if shared.checked is None else epoch_options(**shared.options)
@@ -362,13 +346,14 @@ class Loader:
                 if at_end or prepared.at_its_start:
                     number, epoch_state = number + at_end, None
                 elif isinstance(prepared.plan, SamplesPlan):  # a pure function, which may be used again
-                    begin = prepared
+                    begun = prepared
                 if prepared.options.order_blocks:
                     order_blocks = orders_of_state(prepared, number if epoch_state else None)
-            left = shared.move_to(number, epoch_state, order_blocks, begin)
+            left = shared.move_to(number, epoch_state, order_blocks, begun)
         except BaseException:
-            shared.options, shared.checked = before
+            shared.options, shared.checked, shared.skipped = before
             raise
+        resume_steps(shared, steps)
         end(left, "load_state_dict()")
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -430,26 +415,7 @@ class Loader:
 
         The state still describes the epoch under way. With a pool of yours, an iteration would continue from there.
         """
-        shared, under_way = self._shared, self._under_way()
-        shared.next, shared.pending = shared.upcoming()
-        if under_way is not None:
-            with contextlib.suppress(StateError):  # it has no state
-                shared.next, shared.pending, shared.prepared = int(under_way.epoch), under_way.state_dict(), None
-        if shared.iterator is not None:
-            shared.closed_report = self.stats(), self.errors
-        for iterator in (shared.iterator, *shared.beside):
-            if iterator is not None:
-                iterator.break_off("close() of its loader")
-        if shared.series is not None:
-            shared.series.close()
-        # They hold memory that the workers share, and TensorFlow keeps loaders until the program ends.
-        found = self.settings()
-        shared.iterator = shared.inner = shared.series = shared.pool_node = shared.tuner = None
-        if shared.kind:
-            shared.last_settings = found
-            pool, shared.pool, shared.kind = shared.pool, None, CLOSED_POOL_KIND
-            if pool is not None:
-                pool.close()
+        close(self)
 
     def __enter__(self: LoaderType) -> LoaderType:
         return self
@@ -466,7 +432,7 @@ class Loader:
         shared = self._shared
         options = shared.checked or epoch_options(**shared.options)
         orders: Any = shared.order_blocks[1 if epoch == shared.order_blocks[0] else 2]
-        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=orders)
+        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=orders, skipped=shared.skipped)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""

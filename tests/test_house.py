@@ -31,7 +31,7 @@ FLOORS = {
     "datasets": 5,
     "work_pool": 6,
     "testing": 7, "image": 7, "targets": 7, "loader": 7, "data_statistics": 7, "live": 7,
-    "formats": 8, "frameworks": 8, "observe": 8, "waiting": 8, "inspection": 8,
+    "formats": 8, "frameworks": 8, "observe": 8, "waiting": 8, "inspection": 8, "time_machine": 8,
     "demo": 8, "cli": 8, "__main__": 8, "__init__": 8,
 }  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))

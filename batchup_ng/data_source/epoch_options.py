@@ -17,6 +17,7 @@ from ..randomness import OrderKey, numpy_rng
 from ..sampling.block_shuffle import OrderBlocks
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.epoch import ALONE, START, Reached, Shard
+from ..sampling.plans.shortened import Skipped
 from .distributed import shard_of
 
 SHUFFLE_BLOCKS = "blocks"
@@ -78,6 +79,7 @@ class EpochOptions:
     policy: ErrorPolicy | None = None  # None: the source's own
     # For an order by blocks: that of each node that has an order. None until the epoch is prepared.
     order_blocks: tuple[OrderBlocks, ...] | None = None
+    skipped: tuple[Skipped, ...] = ()  # batches to leave out, of any epochs
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for child `number`, which has its own order."""

@@ -32,6 +32,7 @@ from ..graph.node import Node, samples_in_words
 from ..memory.budget import BUDGET
 from ..meters.batch_times import values_of
 from ..sampling.plans.epoch import BatchPlan
+from ..sampling.plans.shortened import Skipped
 from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
 from .choice import Move, choose, copy_to_try
 from .parallel import ParallelNode, PoolNode, checked_bytes, checked_timeout
@@ -40,6 +41,7 @@ from .processes import WorkerProcessPool
 from .processes.fork_server import surroundings_of_workers
 from .serial import SerialPool
 from .shared_pool import share_of
+from .steps import Steps
 from .task import current
 from .threads import WorkerThreadPool
 
@@ -68,7 +70,7 @@ NO_ORDERS: OrdersOfState = (None, None, None)
 """No state of an order by blocks was loaded."""
 
 
-NOT_PICKLED = ("lock", "beside", "prepared")
+NOT_PICKLED = ("lock", "beside", "prepared", "steps")
 """Attributes of :class:`SharedByViews` that a pickle leaves out."""
 
 
@@ -107,6 +109,8 @@ class SharedByViews:
     pending: Any = None  # state to resume the epoch `next` from, if it is in its middle
     prepared: Epoch | None = None  # the epoch of `pending`, until it begins, if it was prepared
     order_blocks: OrdersOfState = NO_ORDERS
+    skipped: tuple[Skipped, ...] = ()  # batches that the user leaves out
+    steps: Steps | None = None  # counts the steps of the loop, if anything needs them
     closed_report: tuple[dict[str, Any], list[Any]] = ({}, [])  # stats and errors of an epoch that close() ended
     warned: set[str] = dataclasses.field(default_factory=set)  # the kinds of warnings that were given
     series: Epochs | None = None
@@ -141,6 +145,8 @@ class SharedByViews:
     def move_to(self, number: int, pending: Any, order_blocks: Any, prepared: Epoch | None = None) -> tuple[Any, Any]:
         """Let epoch `number` come next, with `order_blocks`. Return the iterator and series to end."""
         left = self.iterator, self.series
+        if self.steps is not None:
+            self.steps.settle()
         self.next, self.pending, self.prepared, self.order_blocks = number, pending, prepared, order_blocks
         self.iterator = self.inner = self.series = self.plan = None
         return left

@@ -20,8 +20,8 @@ from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
     "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
-    "fill", "flow_id", "lead", "mark", "n_batches", "shard_world", "start_seconds", "state_at", "take_back", "torn",
-    "untouched", "warned",
+    "fill", "flow_id", "lead", "mark", "n_batches", "plan", "shard_world", "start_seconds", "state_at", "take_back",
+    "torn", "untouched", "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -305,6 +305,11 @@ class BatchIterator(Iterator[Any]):
     def made_of(self) -> tuple[Any, Any]:
         """The node of the source, and the options of the epoch."""
         return self._epoch.node, self._epoch.options
+
+    @property
+    def plan(self) -> Any:
+        """The plan of the epoch; None for a stream."""
+        return self._epoch.plan
 
     @property
     def meter(self) -> Any:

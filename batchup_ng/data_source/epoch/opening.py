@@ -21,6 +21,7 @@ from ...randomness import OrderKey
 from ...sampling.plans.drawn import listed_epoch
 from ...sampling.plans.epoch import BatchesPlan, BatchPlan
 from ...sampling.plans.listed import ListedPlan
+from ...sampling.plans.shortened import shortened
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
@@ -67,11 +68,13 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
             raise node.no_random_access("plan")
         node = node.source
         if isinstance(node, UserNode):
-            return _plan_of_user(node, options)
+            plan = _plan_of_user(node, options)
+            return shortened(plan, options.skipped) if options.skipped else plan
     if blocks is None and options.by_blocks and node.is_random_access:
         blocks = nodes_in_blocks(node, options)
     orders = None if blocks is None else {id(each): (order, options.batch_size) for each, order in blocks}
-    return batch_plan(node, options, orders)
+    plan = batch_plan(node, options, orders)
+    return shortened(plan, options.skipped) if options.skipped else plan
 
 
 def _plan_of_user(node: UserNode, options: EpochOptions) -> BatchPlan:
