@@ -19,7 +19,7 @@ from . import validation, work_pool
 from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
 from .data_source.epoch.opening import prepare, whole_epoch
-from .data_source.epoch.state import loader_state
+from .data_source.epoch.state import STEPS, loader_state, saved_steps
 from .data_source.epoch.state_file import read_state, write_state
 from .data_source.epoch_options import (
     ADVICE_ON_TORCH_OPTIONS,
@@ -38,12 +38,13 @@ from .private_apis import GLOBAL_RNG
 from .randomness.numpy_rng import seed_draw
 from .sampling.plans.epoch import SamplesPlan
 from .work_pool.by_number import by_number
-from .work_pool.loader_life import begin, close
 from .work_pool.loader_pool import (
     NO_ORDERS,
     SharedByViews,
+    begin,
     checked_kind,
     checked_options,
+    close,
     end,
     joined_settings,
     orders_of_state,
@@ -51,7 +52,7 @@ from .work_pool.loader_pool import (
     settings,
 )
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
-from .work_pool.steps import STEPS, resume_steps, saved_steps, state_without, steps_of
+from .work_pool.steps import resume_steps, state_without, steps_of
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -207,12 +208,16 @@ class Loader:
         number, state = self._shared.upcoming()
         if state is not None:
             return prepare(self._with_plan(), self._options_of(number), self._shared.prepared or state).n_left()
-        return self.batches_per_epoch
+        return self.batches_in(number)
 
     @property
     def batches_per_epoch(self) -> int:
-        """The number of batches of a whole epoch; raises the same errors as ``len``."""
-        options = self._options_of(self._shared.upcoming()[0])
+        """The number of batches of the next epoch, if it were whole; raises the same errors as ``len``."""
+        return self.batches_in(self._shared.upcoming()[0])
+
+    def batches_in(self, epoch: int, **changes: Any) -> int:
+        """Return the number of batches of an epoch, by its options with `changes`."""
+        options = dataclasses.replace(self._options_of(epoch), **changes)
         return whole_epoch(self._shared.source.node, self._with_plan, options)
 
     def __bool__(self) -> bool:
@@ -318,7 +323,7 @@ class Loader:
         if epoch_state is None and not isinstance(shared.source.node, UserNode) and options.generator is None:
             epoch = prepare(shared.source.node, options)
             epoch_state = epoch.state(*epoch.accounting.counted(), None)
-        steps = {} if shared.steps is None else {STEPS: shared.steps.entry(self)}
+        steps = {STEPS: steps_of(self).entry(self)} if shared.steps is not None or shared.skipped else {}
         seed = options.seed if self._seed_drawn else None
         return {"epoch": options.epoch, "seed": seed, "batches": epoch_state, **steps}
 
@@ -353,7 +358,8 @@ class Loader:
         except BaseException:
             shared.options, shared.checked, shared.skipped = before
             raise
-        resume_steps(shared, steps)
+        if steps is not None or shared.steps is not None:
+            resume_steps(shared, steps)
         end(left, "load_state_dict()")
 
     def save_state(self, path: str | os.PathLike[str]) -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from .. import sampling
 from ..data_source.epoch.checkpoint import identity
 from ..error_context import function_name
+from ..errors import BatchupError, LedgerError
 from ..graph.arrays import ArraysNode
 from ..graph.map import MapNode
 from ..graph.node import Node, nodes_of, samples_in_words
 from ..graph.rows import RowsNode
 from ..graph.wrapped import SameOrderNode
+from ..sampling.base import AbstractSampler
 from ..sampling.standard import StandardSampler
+
+MAX_OPTIONS = 20_000
+"""Maximum number of characters of a sampler's options in a ledger. Weights of a million rows have more."""
 
 
 class OrderNode(RowsNode):
-    """A node that stands for a source whose order depends on the number of its rows alone. It has no data."""
+    """A node that stands for a source whose order depends on a sampler alone. It has no data."""
 
     name = "OrderOfLedger"
 
@@ -27,8 +38,8 @@ class OrderNode(RowsNode):
 def facts_of(node: Node) -> dict[str, Any]:
     """Return the facts about a source as JSON.
 
-    ``digest`` is the one of a saved state, ``graph`` has words for each node, ``order`` the rows and the repeats of a
-    standard order, ``draws`` the maps and columns that draw random numbers, each with its path from the root.
+    ``digest`` is the one of a saved state, ``graph`` has words for each node, ``order`` the name and
+    the options of its sampler or None, ``draws`` the maps and columns that draw random numbers, each with its path.
     """
     return {
         "digest": identity(node)[0],
@@ -48,10 +59,23 @@ def difference(then: dict[str, Any], now: dict[str, Any]) -> str:
     return "the rows of a part, or the options of a sampler, are others"
 
 
-def node_of_order(order: list[int]) -> Node:
-    """Return a node with this standard order."""
-    n, repeats = order
-    return OrderNode(StandardSampler(n, repeats))
+def node_of_order(order: list[Any]) -> Node:
+    """Return a node with the order of a sampler of the library.
+
+    Raises:
+        LedgerError: this version has no such sampler.
+    """
+    with contextlib.suppress(BatchupError, TypeError, AttributeError):
+        return OrderNode(_made(*order))
+    raise LedgerError(f"this version of batchup_ng has no sampler {order!r:.200}; pass --source MODULE:FUNCTION")
+
+
+def _made(name: str, options: dict[str, Any]) -> AbstractSampler:
+    kind = getattr(sampling, name)
+    if name not in sampling.__all__ or not issubclass(kind, AbstractSampler):
+        raise TypeError(name)
+    made: AbstractSampler = kind(**options)
+    return made
 
 
 def _words(node: Node) -> str:
@@ -63,14 +87,30 @@ def _words(node: Node) -> str:
     return name
 
 
-def _order(node: Node) -> list[int] | None:
-    """Return the number of rows and of repeats, if the order of a node depends on these alone."""
+def _order(node: Node) -> list[Any] | None:
+    """Return the name and the options of the sampler, if the order of a node depends on these alone."""
     while isinstance(node, SameOrderNode) and type(node).row_plan is SameOrderNode.row_plan:
         node = node.source
     usual = isinstance(node, RowsNode) and type(node).row_plan is RowsNode.row_plan and node.own.lister is None
-    if not usual or type(sampler := node.sampler) is not StandardSampler:  # type: ignore[attr-defined]
+    return _options_of_sampler(node.sampler) if usual else None  # type: ignore[attr-defined]
+
+
+def _options_of_sampler(sampler: AbstractSampler) -> list[Any] | None:
+    """Return the name and the options of a sampler, if they make an equal one and are few."""
+    kind = type(sampler)
+    if getattr(sampling, kind.__name__, None) is not kind:
         return None
-    return [int(sampler.length), int(sampler.repeats)]
+    options = {name: _plain(getattr(sampler, name, None)) for name in inspect.signature(kind).parameters}
+    with contextlib.suppress(BatchupError, TypeError, ValueError):
+        order = [kind.__name__, {name: value for name, value in options.items() if value is not None}]
+        if len(json.dumps(order)) <= MAX_OPTIONS and _made(*order).fingerprint() == sampler.fingerprint():
+            return order
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON has it; an array of many numbers as it is."""
+    return value.tolist() if isinstance(value, np.ndarray) and value.size < MAX_OPTIONS else value
 
 
 def _drawing(node: Node, path: tuple[int, ...]) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, ArgumentTypeError, LedgerError
 from ..loader import Loader
 from ..replaced_file import replace_text
 from ..sampling.plans.epoch import START, BatchPlan
-from ..sampling.plans.shortened import ShortenedPlan, is_of_samples
+from ..sampling.plans.shortened import ShortenedPlan
 from ..work_pool.steps import steps_of
 from .finding import Taken, attempts_at, checked_rank, never_taken, options_of, plan_at, read_ledger, segment_of
 from .graph_facts import difference, facts_of
@@ -186,7 +186,7 @@ def _ended(content: Content, step: int) -> Content:
 
 
 def _segment(options: EpochOptions, plan: BatchPlan, step: int, source: int, attempt: int) -> Segment:
-    plain = is_of_samples(plan) and not isinstance(plan, ShortenedPlan) and options.reached == START
+    plain = plan.in_samples and not isinstance(plan, ShortenedPlan) and options.reached == START
     whole = plain and 0 < plan.n_batches < float("inf")
     return segment_of(options, plan, step, source, attempt, whole)
 

@@ -161,7 +161,7 @@ def _is_source(source: Mapping[str, Any]) -> bool:
     order, graph, draws = source["order"], source["graph"], source["draws"]
     good = isinstance(graph, list) and all(type(each) is str for each in graph) and isinstance(draws, list)
     good_order = order is None or (
-        isinstance(order, list) and len(order) == 2 and is_whole(order[0], 0, 1 << 62) and is_whole(order[1], -1)
+        isinstance(order, list) and len(order) == 2 and type(order[0]) is str and isinstance(order[1], dict)
     )
     return good and good_order and all(isinstance(each, list) and len(each) == 3 for each in draws)
 

@@ -41,7 +41,7 @@ def who(
         rank: The rank that got the batch; None for a run of one process.
         attempt: Which attempt took the step; None for the latest.
         source: ``"module:function"``, a function that returns the loader or its data. Without it the page has no
-            names of files, and only rows of sources in the order of a standard sampler.
+            names of files, and no rows of a source whose order the ledger cannot describe.
 
     Raises:
         LedgerError: the ledger is damaged, the step was never taken, or the rows cannot be found without `source`.
@@ -69,8 +69,8 @@ def who(
             others = [_other(each, taken, planned, chosen, node) for each in takings]
             names_known = given is not None
             lines = [*_head(content, step, chosen, taken, planned), *filter(None, others)]
-            if not taken.sure and any(others):
-                lines.append(f"the end of attempt {taken.segment.attempt} is not known: it may have come to this step")
+            if not taken.sure:
+                lines.append(f"the ledger does not know how far attempt {taken.segment.attempt} came")
             lines += [*_draws(content, taken, planned.key), "", *_table(planned, node, names_known)]
             return "\n".join(lines)
     raise never_taken(path, content, step)

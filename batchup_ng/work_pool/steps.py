@@ -7,30 +7,19 @@ Without a count in the state, all epochs before the present one are taken to be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from .. import validation
 from ..data_source.epoch.checkpoint import identity
-from ..data_source.epoch.opening import epoch_plan, prepare, whole_epoch
-from ..data_source.epoch.state import digest, is_whole
-from ..errors import ArgumentError, StateError
+from ..data_source.epoch.opening import epoch_plan, prepare
+from ..data_source.epoch.state import STEPS, SavedSteps, digest
+from ..errors import ArgumentError
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped, positions_of
 
-STEPS = "steps"
-"""The entry of a loader's state that has the count."""
-
 MAX_SKIPPED = 1_000_000
 """The most steps of one call that leaves batches out."""
-
-
-class SavedSteps(NamedTuple):
-    """The steps in a state: their number, the digest that names the run, the batches left out."""
-
-    step: int
-    run: str
-    skipped: tuple[Skipped, ...]
 
 
 class Steps:
@@ -123,7 +112,7 @@ class Steps:
             first = self._plan.first
         elif state is not None:
             first = _planned(prepare(loader._with_plan(), options, shared.prepared or state).plan).first
-        self._step = epoch * (whole_epoch(shared.source.node, loader._with_plan, options) if epoch else 0) + first
+        self._step = first + epoch * (loader.batches_in(epoch, skipped=()) if epoch else 0)
 
 
 def steps_of(loader: Any) -> Steps:
@@ -142,26 +131,6 @@ def steps_of(loader: Any) -> Steps:
         shared.steps = Steps()
     steps: Steps = shared.steps
     return steps
-
-
-def saved_steps(state: Mapping[str, Any]) -> SavedSteps | None:
-    """Return the steps in the state of a loader; None if it counted none.
-
-    Raises:
-        StateError: they are damaged.
-    """
-    found = state.get(STEPS)
-    if found is None:
-        return None
-    try:
-        step, run = found["step"], found["run"]
-        skipped = tuple([Skipped(*each) for each in found["skipped"]])
-        good = is_whole(step) and type(run) is str and all(map(is_whole, sum(skipped, ())))
-    except (TypeError, KeyError):
-        good = False
-    if not good or any(each.first >= each.end for each in skipped):
-        raise StateError(f"this state is damaged: its {STEPS!r} cannot be {found!r:.200}")
-    return SavedSteps(step, run, skipped)
 
 
 def resume_steps(shared: Any, saved: SavedSteps | None) -> None:

@@ -17,7 +17,6 @@ from ...errors import ArgumentError, StateError
 from ...faults.policy import RAISE
 from ...graph.node import Node
 from ...sampling.plans.epoch import BatchPlan, Reached
-from ...sampling.plans.shortened import is_of_samples
 from ..blocks import nodes_in_blocks, order_by, saved_blocks
 from ..epoch_options import EpochOptions
 from .state import LAST_POSITION, SavedEpoch, digest
@@ -71,7 +70,7 @@ def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, is_stream: boo
 
 def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:
     """Refuse a state past the end of the epoch. If the order consists of batches, refuse another batch size."""
-    cut = is_of_samples(plan)
+    cut = plan.in_samples
     if not cut:
         _check_cut(options, saved)
     total = plan.rows.n_samples if cut else plan.rows.n_batches

@@ -281,7 +281,10 @@ class LoaderEpochs(IteratorView):
             raise ArgumentTypeError("these epochs have no end, so they have no len(); pass their number")
         left, number = len(self._iterator), self._loader.upcoming_epoch
         not_begun = left > 0 and number == self._loader.epoch  # `left` is all of the next epoch
-        return int(left + max(0, self._end - number - not_begun) * self._loader.batches_per_epoch)
+        begins = number + not_begun
+        if self._loader._shared.skipped:  # the epochs differ
+            return int(left + sum(map(self._loader.batches_in, range(begins, int(self._end)))))
+        return int(left + max(0, self._end - begins) * self._loader.batches_per_epoch)
 
     def close(self) -> None:
         """End the epoch under way. ``next()`` then ends the loop."""

@@ -20,12 +20,13 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import validation
 from ...errors import StateError
+from ...sampling.plans.shortened import Skipped
 from .accounting import COUNTS
 
 STATE_FORMAT = "batchup_ng epoch"
@@ -53,6 +54,10 @@ NO_STATE_OF_STREAM = (
 """Reason why an epoch of a stream cannot be saved or resumed."""
 
 
+STEPS = "steps"
+"""The entry of a loader's state that has the steps of its loop."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SavedEpoch:
     """The progress of an epoch."""
@@ -69,6 +74,14 @@ class SavedEpoch:
     batches: int  # the same in batches, of a world of one
     counts: dict[str, int]  # samples planned, delivered, failed and replaced on this rank
     inner: Any = None  # state of a stream: of the user's own iterator, and the samples that each map received
+
+
+class SavedSteps(NamedTuple):
+    """The steps in a state: their number, the digest that names the run, the batches left out."""
+
+    step: int
+    run: str
+    skipped: tuple[Skipped, ...]
 
 
 def as_state(saved: SavedEpoch) -> dict[str, Any]:
@@ -206,3 +219,23 @@ def loader_state(state: Any, seed_drawn: bool) -> tuple[int, int | None, Any]:
         why = ", with shuffle=True as here" if seed_drawn and isinstance(state, dict) else ""
         raise StateError(f"{what}{why}, not {state!r:.200}") from error
     return number, drawn, epoch_state
+
+
+def saved_steps(state: Mapping[str, Any]) -> SavedSteps | None:
+    """Return the steps in the state of a loader; None if it counted none.
+
+    Raises:
+        StateError: they are damaged.
+    """
+    found = state.get(STEPS)
+    if found is None:
+        return None
+    try:
+        step, run = found["step"], found["run"]
+        skipped = tuple([Skipped(*each) for each in found["skipped"]])
+        good = is_whole(step) and type(run) is str and all(map(is_whole, sum(skipped, ())))
+    except (TypeError, KeyError):
+        good = False
+    if not good or any(each.first >= each.end for each in skipped):
+        raise StateError(f"this state is damaged: its {STEPS!r} cannot be {found!r:.200}")
+    return SavedSteps(step, run, skipped)

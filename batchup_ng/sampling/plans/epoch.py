@@ -120,6 +120,7 @@ class BatchPlan:
     drop_last: bool = False
     shard: Shard = ALONE
     start: Reached = START
+    in_samples = False  # whether the epoch is one sequence of samples, which can be cut into batches anywhere
     first: int = dataclasses.field(init=False)
     n_batches: float = dataclasses.field(init=False)
 
@@ -166,6 +167,8 @@ class BatchPlan:
 
 class SamplesPlan(BatchPlan):
     """A plan of an epoch that is one sequence of samples: it can be cut into batches anywhere."""
+
+    in_samples = True
 
     def __post_init__(self) -> None:
         assert self.rows.n_samples is not None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .epoch import BatchPlan, PlannedBatch, Reached, SamplesPlan
+from .epoch import BatchPlan, PlannedBatch, Reached
 
 
 class Skipped(NamedTuple):
@@ -32,7 +32,7 @@ class ShortenedPlan(BatchPlan):
     """
 
     def __init__(self, whole: BatchPlan, skipped: Iterable[Skipped]) -> None:
-        self.whole = whole
+        self.whole, self.in_samples = whole, whole.in_samples
         for name in ("rows", "batch_size", "seed", "epoch", "drop_last", "shard", "start"):
             setattr(self, name, getattr(whole, name))
         unit, begun = _unit(whole), _position(whole, whole.start)
@@ -78,15 +78,10 @@ def positions_of(plan: BatchPlan, number: int) -> Skipped:
     return Skipped(plan.epoch, first, max(first + 1, _position(whole, whole.reached(at + 1))))
 
 
-def is_of_samples(plan: BatchPlan) -> bool:
-    """Return whether the epoch is one sequence of samples, which can be cut into batches anywhere."""
-    return isinstance(plan.whole if isinstance(plan, ShortenedPlan) else plan, SamplesPlan)
-
-
 def _unit(plan: BatchPlan) -> int:
     """Return how many positions one batch on all ranks takes."""
-    return plan.shard.world * (plan.batch_size if isinstance(plan, SamplesPlan) else 1)
+    return plan.shard.world * (plan.batch_size if plan.in_samples else 1)
 
 
 def _position(plan: BatchPlan, reached: Reached) -> int:
-    return reached.samples if isinstance(plan, SamplesPlan) else reached.batches
+    return reached.samples if plan.in_samples else reached.batches
