@@ -115,8 +115,9 @@ def checked_rank(segment: Segment, rank: int | None, own: int | None, words: str
     chosen = (own if own is not None and own < world else None) if rank is None else rank
     chosen = 0 if chosen is None and world == 1 else chosen
     if not isinstance(chosen, int) or not 0 <= chosen < world:
-        raise LedgerError(f"this step was taken by a world of {world}, so that {words} must be from 0 to {world - 1}, "
-                          f"not {rank!r}")  # fmt: skip
+        raise LedgerError(
+            f"this step was taken by a world of {world}, so {words} must be from 0 to {world - 1}, not {rank!r}"
+        )
     return chosen
 
 
