@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import validation
 from ..data_source.of_data import source_of
 from ..display import counted
 from ..errors import ArgumentError, LedgerError
@@ -47,6 +48,7 @@ def who(
         LedgerError: the ledger is damaged, the step was never taken, or the rows cannot be found without `source`.
         ArgumentError: `source` names no such function.
     """
+    validation.not_negative("step", step)
     content = read_ledger(path)
     given = None if source is None else _node_at(source)
     facts = None if given is None else facts_of(given)
