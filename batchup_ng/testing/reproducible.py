@@ -32,11 +32,11 @@ def assert_reproducible(
 ) -> None:
     """Assert that a source gives the same batches, byte for byte, in every setting. One line of a test suite.
 
-    The first batches of two epochs are read again and again: a second time; from the last to the first; into leased
-    memory, as large batches use it; cut into other batches; by several ranks; resumed from a saved state; by pools of
-    threads and of processes. The error names the first difference and the map, accessor, source or sampler at fault:
-    the first node of the graph that differs when read alone. If a map has ``rng="batch"``, other batch sizes need only
-    give the same rows.
+    The first batches of two epochs are read again and again: a second time; from the last to the first; without every
+    other batch; into leased memory, as large batches use it; cut into other batches; by several ranks; resumed from a
+    saved state; by pools of threads and of processes. The error names the first difference and the map, accessor,
+    source or sampler at fault: the first node of the graph that differs when read alone. If a map has ``rng="batch"``,
+    other batch sizes need only give the same rows.
 
     Args:
         source: A source with random access: the source that is handed to a pool, not the source that a pool returns.

@@ -20,6 +20,7 @@ from ..memory.leases import FRESH, BufferPool, Buffers
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import SamplesPlan
+from ..sampling.plans.shortened import positions_of, shortened
 from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
 from ..work_pool.processes.serialization import dumps, load_result
 from .comparison import Difference, first_difference
@@ -145,6 +146,19 @@ class Subject:
                 got.append(MakeBatch().read(source.node, rows, key, buffers))
         return got[::-1]
 
+    def read_shortened(self) -> Any:
+        """Return every other batch from a plan that leaves out the batches between them, which are the expected ones.
+
+        A loader reads so by ``skip``, and a batch alone by ``replay``.
+        """
+        source, got = self.copy(), list(self.expected[0])
+        plan = shortened(self.plan, [positions_of(self.plan, number) for number in range(0, len(got), 2)])
+        for number in range(1, len(got), 2):
+            _, rows, key = plan[number // 2]
+            with contextlib.nullcontext() if self.shuffle is None else globals_kept(key):
+                got[number] = MakeBatch().read(source.node, rows, key, FRESH)
+        return got
+
     def read_shared_out(self, world: int) -> Any:
         """Return the batches of all ranks. From the first round that may not be whole, return the expected batches."""
         expected = self.expected[0]
@@ -178,6 +192,7 @@ def settings(
     read = Subject.read
     yield from (Setting("is read again", CALLS, each, partial(read, of="first", epoch=each)) for each in TESTED_EPOCHS)
     yield Setting("is read without those before it", CALLS, 0, Subject.read_backwards)
+    yield Setting("leaves out every other batch", CALLS, 0, Subject.read_shortened)
     lent = BufferPool(smallest=1)
     yield Setting("is read into memory on lease", MEMORY, 0, partial(Subject.read_backwards, buffers=lent))
     for each in TESTED_EPOCHS:

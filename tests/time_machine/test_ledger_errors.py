@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from batchup_ng.time_machine import keeping, who
 from batchup_ng.time_machine.ledger_file import Segment
 from tests.frameworks.handover_helpers import ahead
 from tests.messages import raises
-from tests.time_machine.runs import N, SEED, loaders, noisy, print_of
+from tests.time_machine.runs import SEED, N, loaders, noisy, print_of
 
 PER_EPOCH = -(-N // 8)
+PAGE = Path(__file__).parents[2] / "docs" / "bad_batch.md"
 
 
 def kept(path: Path, world: int = 1, epochs: int = 1) -> list[Any]:
@@ -321,3 +323,17 @@ def test_ranks_other_than_the_first_write_nothing(tmp_path: Path) -> None:
     assert not path.exists()
     ranks[2].close()
     assert not path.exists()
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="not run in a checkout")
+def test_the_page_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    exec(text.split("```python\n")[1].split("```")[0], {})
+    shown = text.split("$ python -m batchup_ng who ")[1].split("     ...\n```")[0].splitlines()
+    command, begun, *others = shown[0], shown[2], shown[1], *shown[3:]
+    assert command == "run.json --step 20"
+    got = who("run.json", 20).splitlines()
+    assert [got[0], *got[2 : len(shown) - 1]] == others
+    numbers = re.compile(r"\d+")
+    assert "".join(numbers.split(got[1])).startswith("".join(numbers.split(begun))), "libraries may follow"

@@ -138,7 +138,7 @@ def test_a_loop_under_way_ends_and_goes_on_at_its_place() -> None:
     iterator = iter(loader)
     before = [rows_of(next(iterator)) for _ in range(3)]
     loader.skip(4)
-    with pytest.raises(bu.PoolClosed, match="load_state_dict"):
+    with raises(bu.PoolClosed):
         next(iterator)
     assert before + gone_through(loader) == [*expected[:4], *expected[5:]]
 
