@@ -208,14 +208,14 @@ class Loader:
         number, state = self._shared.upcoming()
         if state is not None:
             return prepare(self._with_plan(), self._options_of(number), self._shared.prepared or state).n_left()
-        return self.batches_in(number)
+        return self._batches_in(number)
 
     @property
     def batches_per_epoch(self) -> int:
         """The number of batches of the next epoch, if it were whole; raises the same errors as ``len``."""
-        return self.batches_in(self._shared.upcoming()[0])
+        return self._batches_in(self._shared.upcoming()[0])
 
-    def batches_in(self, epoch: int, **changes: Any) -> int:
+    def _batches_in(self, epoch: int, **changes: Any) -> int:
         """Return the number of batches of an epoch, by its options with `changes`."""
         options = dataclasses.replace(self._options_of(epoch), **changes)
         return whole_epoch(self._shared.source.node, self._with_plan, options)

@@ -156,7 +156,7 @@ class LoaderDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch, not how many are left."""
-        return self._loader.batches_in(self._loader.upcoming_epoch, skipped=())  # Lightning asks once for all epochs
+        return self._loader._batches_in(self._loader.upcoming_epoch, skipped=())  # Lightning asks once for all epochs
 
     @property
     def epoch(self) -> int:

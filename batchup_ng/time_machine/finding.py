@@ -41,7 +41,7 @@ def read_ledger(path: str | os.PathLike[str]) -> Content:
 def attempts_at(content: Content, step: int, attempt: int | None = None) -> list[Taken]:
     """Return the attempts that may have taken a step, the latest first; only `attempt` if it is given.
 
-    An attempt that is not known to have ended may not have got so far. The batch may be behind the end of its epoch.
+    An attempt without a known end may not have got so far. The number may be after the last batch of its epoch.
 
     Raises:
         LedgerError: there is no such attempt.

@@ -32,7 +32,7 @@ class OrderNode(RowsNode):
     name = "OrderOfLedger"
 
     def natural_blocks(self) -> tuple[int, int]:
-        return 1, 1  # an order by blocks takes those of the ledger
+        return 1, 1  # an order by blocks takes its blocks from the ledger
 
 
 def facts_of(node: Node) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def facts_of(node: Node) -> dict[str, Any]:
 
 
 def difference(then: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return in words what differs between the facts in a ledger and those of another source."""
+    """Return in words the first difference between `then`, the facts in a ledger, and `now`, of another source."""
     for one, other in zip(then["graph"], now["graph"], strict=False):
         if one != other:
             return f"it has {other!r}, and the ledger {one!r}"
@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
 
 
 def _drawing(node: Node, path: tuple[int, ...]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield what draws random numbers: its name, for what each generator is, its path."""
+    """Yield each map or column that draws random numbers: its name, ``"sample"`` or ``"batch"``, its path."""
     if isinstance(node, MapNode) and node.rng is not None:
         yield function_name(node.fn), str(node.rng), path
     if isinstance(node, ArraysNode) and node._draws:

@@ -1,4 +1,4 @@
-"""The ledger of a run: it notes from which step on the loader has which options."""
+"""The ledger of a run: the first step of each set of options of the loader."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LIBRARIES = (
 def ledger(loader: Loader, path: str | os.PathLike[str]) -> Loader:
     """Keep a ledger of a run in a file, to find the rows of any step and to make its batch again.
 
-    A step is one batch on every rank, counted from 0 over all epochs. The file says from which step on the loader has
-    which seed, source, world and batch size. It is written when an epoch begins and these or the count of steps have
+    A step is one batch on every rank, counted from 0 over all epochs. The file has the first step of each setting:
+    seed, source, world and batch size. It is written when an epoch begins and these or the count of steps have
     changed: at the start, after a resume, after a loop that left an epoch early. All ranks make this call; only rank 0
     writes. Saved states then contain the number of steps, so a resumed run goes on with the ledger.
 
@@ -87,7 +87,7 @@ class Ledger:
             LedgerError: the ledger is of another run, or another loader writes to it.
             OSError: the file cannot be written.
         """
-        node, options = loader._with_plan(), inner.made_of[1]
+        node, options = loader._shared.source.node, inner.made_of[1]
         if options.shard.rank != 0:
             return
         steps = steps_of(loader)
@@ -122,7 +122,7 @@ class Ledger:
         """
         validation.not_negative("step", step)
         content, node = read_ledger(self.path), loader._with_plan()
-        own, facts = loader._options_of(loader.epoch).shard.rank, facts_of(node)
+        own, facts = loader._options_of(loader.epoch).shard.rank, facts_of(loader._shared.source.node)
         for taken in attempts_at(content, step, attempt):
             check_source(self.path, content, taken, facts)
             chosen = checked_rank(taken.segment, rank, own, "rank=")

@@ -32,7 +32,7 @@ class Segment:
     Attributes:
         attempt: Number of the attempt, from 1 on.
         step: The first step.
-        end: The step behind the last one, where it is known.
+        end: The number of steps before its end, or None if the end is not known.
         epoch, batch: The epoch of the first step, and the number of the batch in it.
         samples, batches: How far that epoch was, as in a state.
         per_epoch: Batches of that epoch and of all that follow; None if the segment is a part of one epoch.
@@ -72,10 +72,10 @@ class Content:
     """The content of a ledger.
 
     Attributes:
-        run: The digest of the source and the seed with which the run began.
+        run: The digest of the source and the seed at the begin of the run.
         sources: The facts about each source: see :func:`.graph_facts.facts_of`.
         attempts: For each attempt the versions of Python and of libraries, and the time of its beginning.
-        segments: All segments, in the order in which they began.
+        segments: All segments, in the order of their begin.
     """
 
     run: str

@@ -50,8 +50,7 @@ def who(
     """
     validation.not_negative("step", step)
     content = read_ledger(path)
-    given = None if source is None else _node_at(source)
-    facts = None if given is None else facts_of(given)
+    given, facts = (None, None) if source is None else _source_at(source)
     takings = attempts_at(content, step, attempt)
     while takings:
         taken = takings.pop(0)
@@ -141,8 +140,8 @@ def _node_of(content: Content, taken: Taken) -> Node | None:
     return None if order is None else node_of_order(order)
 
 
-def _node_at(source: str) -> Node:
-    """Return the node of the loader or the data that the function ``module:function`` returns."""
+def _source_at(source: str) -> tuple[Node, dict[str, Any]]:
+    """Return the node of the loader or the data that the function ``module:function`` returns, and its facts."""
     module, _, name = source.partition(":")
     if not module or not name:
         raise ArgumentError(f"source must be MODULE:FUNCTION, such as train:make_loader, not {source!r}")
@@ -152,5 +151,7 @@ def _node_at(source: str) -> Node:
     if made is None:
         raise ArgumentError(f"source must name a function, and module {module!r} has no {name!r}")
     made = made() if callable(made) else made
-    node: Node = made._shared.source.node if isinstance(made, Loader) else source_of(made, ()).node
-    return node
+    if isinstance(made, Loader):
+        return made._with_plan(), facts_of(made._shared.source.node)
+    node: Node = source_of(made, ()).node
+    return node, facts_of(node)

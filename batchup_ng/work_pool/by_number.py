@@ -1,4 +1,4 @@
-"""Batches of a loader that are requested by their numbers, beside the epoch under way."""
+"""Batches of a loader that are requested by their numbers. The epoch under way goes on independently."""
 
 from __future__ import annotations
 

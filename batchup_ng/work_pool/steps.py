@@ -27,7 +27,7 @@ class Steps:
 
     Attributes:
         ledger: Notes where epochs begin; None if there is none.
-        run: A digest of the source and the seed with which the run began. States keep it.
+        run: A digest of the source and the seed at the begin of the run. States keep it.
         left: The step at which the loop left off before a state was loaded; None if none was.
     """
 
@@ -78,7 +78,7 @@ class Steps:
     def goes_on(self, saved: SavedSteps | None) -> None:
         """Go on from a loaded state, after :meth:`settle`."""
         self.left = self._step if self.left is None else self.left
-        self._step, self.run = (None, self.run) if saved is None else saved[:2]
+        self._step, self.run = (None, "") if saved is None else saved[:2]
 
     def entry(self, loader: Any) -> dict[str, Any]:
         """Return what the state of the loader keeps."""
@@ -89,7 +89,7 @@ class Steps:
         """Return the digest that names the run."""
         if not self.run:
             options = loader._options_of(loader.epoch)
-            self.run = digest([identity(loader._with_plan())[0], options.seed, options.shuffled])
+            self.run = digest([identity(loader._shared.source.node)[0], options.seed, options.shuffled])
         return self.run
 
     def _taken(self) -> int:
@@ -112,7 +112,7 @@ class Steps:
             first = self._plan.first
         elif state is not None:
             first = _planned(prepare(loader._with_plan(), options, shared.prepared or state).plan).first
-        self._step = first + epoch * (loader.batches_in(epoch, skipped=()) if epoch else 0)
+        self._step = first + epoch * (loader._batches_in(epoch, skipped=()) if epoch else 0)
 
 
 def steps_of(loader: Any) -> Steps:

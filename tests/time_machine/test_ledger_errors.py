@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -337,3 +338,75 @@ def test_the_page_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pyt
     assert [got[0], *got[2 : len(shown) - 1]] == others
     numbers = re.compile(r"\d+")
     assert "".join(numbers.split(got[1])).startswith("".join(numbers.split(begun))), "libraries may follow"
+
+
+def test_a_drawn_seed_is_the_one_of_the_state(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    loader = bu.ledger(bu.Loader(noisy(), 8, shuffle=True, pool="serial"), path)
+    seen = []
+    for batch in loader:
+        seen.append(print_of(batch))
+        if len(seen) == 5:
+            state = loader.state_dict()
+            break
+    other = bu.ledger(bu.Loader(noisy(), 8, shuffle=True, pool="serial"), path)
+    other.state_dict()  # of its own seed
+    other.load_state_dict(state)
+    seen += [print_of(batch) for batch in other]
+    assert [print_of(other.replay(step)) for step in range(len(seen))] == seen
+    third = bu.ledger(bu.Loader(noisy(), 8, shuffle=True, pool="serial"), tmp_path / "third.json")
+    third.state_dict()
+    third.load_state_dict({name: value for name, value in state.items() if name != "steps"})
+    list(third)
+    fourth = bu.ledger(bu.Loader(noisy(), 8, shuffle=True, pool="serial"), tmp_path / "third.json")
+    fourth.load_state_dict(third.state_dict())
+    list(fourth)
+
+
+def test_a_step_is_replayed_while_the_loop_goes_on(tmp_path: Path) -> None:
+    (loader,) = loaders(noisy(), 8, 1, tmp_path / "run.json", pool="threads", workers=2)
+    with loader:
+        seen = []
+        for batch in loader.epochs(2):
+            seen.append(print_of(batch))
+            step = len(seen) // 2
+            if len(seen) % 7 == 0:
+                assert print_of(loader.replay(step)) == seen[step]
+        assert len(seen) == loader.state_dict()["steps"]["step"] == 2 * PER_EPOCH
+
+
+def test_an_error_that_ends_an_epoch_is_counted(tmp_path: Path) -> None:
+    def bad(x: np.ndarray) -> Any:
+        if 77 in x:
+            raise ValueError("bad")
+        return (x,)
+
+    source = bu.ArrayDataSource([np.arange(N)]).map(bad)
+    (loader,) = loaders(source, 8, 1, tmp_path / "run.json")
+    seen = []
+    for _ in range(3):
+        with contextlib.suppress(bu.BatchError):
+            for batch in loader:
+                seen.append(print_of(batch))
+    assert 0 < len(seen) < 3 * PER_EPOCH
+    assert loader.state_dict()["steps"]["step"] == len(seen)
+    assert [print_of(loader.replay(step)) for step in range(len(seen))] == seen
+
+
+class Own(bu.RandomAccessDataSource):
+    """A source of BatchUp's kind."""
+
+    def __init__(self) -> None:
+        super().__init__(N)
+
+    def samples_by_indices_nomapping(self, indices: Any) -> Any:
+        return (np.asarray(indices) * 2,)
+
+
+def test_a_source_of_the_users_class_replays(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    (loader,) = loaders(Own(), 8, 1, path)
+    seen = [batch[0].tolist() for batch in loader]
+    assert [loader.replay(step)[0].tolist() for step in range(len(seen))] == seen
+    rows = [int(line.split()[1]) for line in who(path, 3).split("\n\n")[1].splitlines()[1:]]
+    assert [2 * row for row in rows] == seen[3]

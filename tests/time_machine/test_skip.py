@@ -203,3 +203,12 @@ def test_the_test_of_any_run_leaves_out_something(tmp_path: Path) -> None:
     any_run(tmp_path / "run.json", 3, noisy())
     text = (tmp_path / "run.json").read_text()
     assert any(each["skipped"] for each in json.loads(text)["segments"])
+
+
+def test_trainers_that_ask_for_the_length_once_cut_no_epoch_short() -> None:
+    pytest.importorskip("torch", reason="as_dataset is for torch, which is not installed")
+    torch_of_ours = pytest.importorskip("batchup_ng.frameworks.torch")
+    (loader,) = loaders(LINE, SIZE, 1, None)
+    loader.skip([1])
+    dataset = torch_of_ours.as_dataset(loader)
+    assert [len(dataset), len(list(dataset)), len(dataset), len(list(dataset))] == [13, 12, 13, 13]

@@ -283,7 +283,7 @@ class LoaderEpochs(IteratorView):
         not_begun = left > 0 and number == self._loader.epoch  # `left` is all of the next epoch
         begins = number + not_begun
         if self._loader._shared.skipped:  # the epochs differ
-            return int(left + sum(map(self._loader.batches_in, range(begins, int(self._end)))))
+            return int(left + sum(map(self._loader._batches_in, range(begins, int(self._end)))))
         return int(left + max(0, self._end - begins) * self._loader.batches_per_epoch)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class Skipped(NamedTuple):
 class ShortenedPlan(BatchPlan):
     """The batches of another plan that contain no position of `skipped`. They have consecutive numbers.
 
-    The rows and the random numbers of each batch are those of the other plan.
+    Each batch has the rows and the random numbers that it has in the other plan.
     """
 
     def __init__(self, whole: BatchPlan, skipped: Iterable[Skipped]) -> None:
