@@ -31,6 +31,9 @@ LIBRARIES = (
 )  # fmt: skip
 """Libraries whose versions a ledger keeps, if the program has imported them."""
 
+NOT_OF_ORDER = {"shuffle", "generator", "own", "counted", "policy"}
+"""Options of an epoch that its order does not depend on, once it is open."""
+
 
 @validation.known_names({})
 def ledger(loader: Loader, path: str | os.PathLike[str]) -> Loader:
@@ -188,7 +191,12 @@ def _ended(content: Content, step: int) -> Content:
 def _segment(options: EpochOptions, plan: BatchPlan, step: int, source: int, attempt: int) -> Segment:
     plain = plan.in_samples and not isinstance(plan, ShortenedPlan) and options.reached == START
     whole = plain and 0 < plan.n_batches < float("inf")
-    return segment_of(options, plan, step, source, attempt, whole)
+    segment = segment_of(options, plan, step, source, attempt, whole)
+    again = options_of(Taken(segment, options.epoch, plan.first, True), options.shard.rank)
+    for name in {each.name for each in dataclasses.fields(EpochOptions)} - NOT_OF_ORDER:
+        if getattr(again, name) != (own := getattr(options, name)):
+            raise LedgerError(f"a ledger cannot keep {name}={own!r:.100} of this epoch; leave one out")
+    return segment
 
 
 def _covers(last: Segment, segment: Segment) -> bool:

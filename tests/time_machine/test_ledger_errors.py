@@ -317,6 +317,14 @@ def test_who_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "--rank must be from 0 to 3" in capsys.readouterr().err
 
 
+def test_what_a_segment_does_not_hold_is_refused(tmp_path: Path) -> None:
+    (loader,) = kept(tmp_path / "run.json")
+    options, plan = loader._options_of(0), loader._shared.inner.plan
+    keeping._segment(options, plan, 0, 0, 1)
+    with raises(bu.LedgerError):
+        keeping._segment(dataclasses.replace(options, order_path=(1,)), plan, 0, 0, 1)
+
+
 def test_ranks_other_than_the_first_write_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     ranks = loaders(noisy(), 8, 3, path)
