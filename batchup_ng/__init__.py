@@ -227,6 +227,7 @@ __all__ = [
     "pack",
     "pad_batch",
     "progress",
+    "ramp",
     "repeat",
     "same_class",
     "sampling",
@@ -234,6 +235,7 @@ __all__ = [
     "split",
     "standardize",
     "statistics",
+    "steps",
     "subset",
     "summary",
     "take",
@@ -290,6 +292,7 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
     from .observe.sheet import ContactSheet, show
     from .observe.table import ColumnSummary, Summary, summary
     from .observe.trace import trace
+    from .sampling.schedules import ramp, steps
     from .targets import DetectionTargets
     from .time_machine import ledger
     from .waiting import EpochWait, watch
@@ -320,6 +323,7 @@ else:
                 "observe", "ColumnSummary", "ContactSheet", "Summary", "explain", "openmetrics", "progress", "show",
                 "summary", "trace",
             ],
+            ".sampling.schedules": ["ramp", "steps"],
             ".targets": ["targets", "DetectionTargets"],
             ".time_machine": ["ledger"],
             ".waiting": ["waiting", "EpochWait", "watch"],

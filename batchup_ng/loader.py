@@ -10,13 +10,14 @@ import copy
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from . import validation, work_pool
 from .data_source.batch_sizes import checked_batch_size
+from .data_source.epoch.history import adopted
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
 from .data_source.epoch.opening import prepare, whole_epoch
 from .data_source.epoch.state import STEPS, loader_state, saved_steps
@@ -51,6 +52,7 @@ from .work_pool.loader_pool import (
     pool_node,
     settings,
 )
+from .work_pool.loader_weights import set_weights
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
 from .work_pool.steps import resume_steps, state_without, steps_of
 
@@ -327,8 +329,10 @@ class Loader:
         seed = options.seed if self._seed_drawn else None
         return {"epoch": options.epoch, "seed": seed, "batches": epoch_state, **steps}
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: Any, *, adopt: Sequence[str] = ()) -> None:
         """Continue from the place of `state` in the next iteration, or with the next epoch if it is from an end.
+
+        `adopt` names what may differ from the state: see :meth:`~batchup_ng.BatchIterator.load_state_dict`.
 
         Raises:
             StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
@@ -338,16 +342,17 @@ class Loader:
         before = shared.options, shared.checked, shared.skipped
         if not self._seed_drawn and drawn not in (None, self._options_of(number).seed):
             raise StateError(f"this state is of the seed {drawn}, which was drawn; pass shuffle={drawn}, or True")
-        begun, order_blocks = None, NO_ORDERS
+        begun, order_blocks, history = None, NO_ORDERS, None
         try:
             shared.skipped = () if steps is None else steps.skipped
             if self._seed_drawn:
                 shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
                 shared.checked = None if shared.checked is None else epoch_options(**shared.options)
+            epoch_state = adopted(epoch_state, shared.source.node, adopt) if adopt else epoch_state
             if epoch_state is not None:
-                options = self._options_of(number)
+                options = dataclasses.replace(self._options_of(number), history=None)
                 prepared = prepare(self._with_plan(), options, epoch_state)
-                at_end = prepared.at_its_end
+                at_end, history = prepared.at_its_end, prepared.options.history
                 if at_end or prepared.at_its_start:
                     number, epoch_state = number + at_end, None
                 elif isinstance(prepared.plan, SamplesPlan):  # a pure function, which may be used again
@@ -355,6 +360,7 @@ class Loader:
                 if prepared.options.order_blocks:
                     order_blocks = orders_of_state(prepared, number if epoch_state else None)
             left = shared.move_to(number, epoch_state, order_blocks, begun)
+            shared.history = history
         except BaseException:
             shared.options, shared.checked, shared.skipped = before
             raise
@@ -362,13 +368,31 @@ class Loader:
             resume_steps(shared, steps)
         end(left, "load_state_dict()")
 
+    @validation.known_names({})
+    def set_weights(self, weights: Any, *, after: int | None = None) -> None:
+        """Set other weights of the mixture, from sample `after` of the epoch under way on, and for all epochs after it.
+
+        The epoch under way keeps its length. The weights are kept in the state: a loader that resumes goes on with
+        them. Call this on the thread that iterates; with several ranks, make the same call on each.
+
+        Args:
+            weights: As for :func:`~batchup_ng.mix`; one number a part, or weights that change.
+            after: Samples that all ranks together hand out before. Default, on a single rank: the first sample of which
+                no batch is in the making.
+
+        Raises:
+            ArgumentError: the source is no mixture, or none with `length`; a batch with that sample is in the making
+                or was handed out; the weights are invalid; or `after` is missing with several ranks.
+        """
+        set_weights(self._shared, weights, after, self._options_of, self._with_plan)
+
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`state_dict` to a file as JSON: see :meth:`~batchup_ng.BatchIterator.save_state`."""
         write_state(path, self.state_dict())
 
-    def load_state(self, path: str | os.PathLike[str]) -> None:
+    def load_state(self, path: str | os.PathLike[str], *, adopt: Sequence[str] = ()) -> None:
         """Continue from the state in a file: see :meth:`load_state_dict`."""
-        self.load_state_dict(read_state(path))
+        self.load_state_dict(read_state(path), adopt=adopt)
 
     def stats(self) -> dict[str, Any]:
         """Return the statistics of the epoch under way, or of the last: see :meth:`~batchup_ng.BatchIterator.stats`."""
@@ -438,7 +462,8 @@ class Loader:
         shared = self._shared
         options = shared.checked or epoch_options(**shared.options)
         orders: Any = shared.order_blocks[1 if epoch == shared.order_blocks[0] else 2]
-        return dataclasses.replace(options, epoch=epoch, numbered=True, order_blocks=orders, skipped=shared.skipped)
+        settings = {"order_blocks": orders, "skipped": shared.skipped, "history": shared.history}
+        return dataclasses.replace(options, epoch=epoch, numbered=True, **settings)
 
     def _with_plan(self) -> Node:
         """Return the node that plans epochs and checks states: the source's if it can, without starting anything."""

@@ -20,10 +20,10 @@ from tests.short_folder import short_folder
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN_PAGES = (
-    "quickstart", "concepts", "samplers", "pools", "slow_loader", "metrics", "what_a_worker_sees", "past_one_machine",
-    "reproducibility", "checkpoints", "faults", "bad_batch", "caching", "storage", "recipes_storage", "frameworks",
-    "images", "augmentation", "looking", "statistics", "moving_from_batchup", "coming_from_torch", "coming_from_grain",
-    "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
+    "quickstart", "concepts", "samplers", "mixtures", "pools", "slow_loader", "metrics", "what_a_worker_sees",
+    "past_one_machine", "reproducibility", "checkpoints", "faults", "bad_batch", "caching", "storage",
+    "recipes_storage", "frameworks", "images", "augmentation", "looking", "statistics", "moving_from_batchup",
+    "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
     "time_series", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip

@@ -80,6 +80,7 @@ class EpochOptions:
     # For an order by blocks: that of each node that has an order. None until the epoch is prepared.
     order_blocks: tuple[OrderBlocks, ...] | None = None
     skipped: tuple[Skipped, ...] = ()  # batches to leave out, of any epochs
+    history: Any = None  # a `History` of changes of weights and rows; None if there are none
 
     def child(self, number: int) -> EpochOptions:
         """Return the options for child `number`, which has its own order."""

@@ -7,19 +7,20 @@ from typing import Any, cast
 
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
-from ..graph.node import numbered_length
-from ..graph.rearranged import ConcatNode
+from ..graph.mixed import MixBatchesNode, MixNode, mixed
 from ..sampling.base import AbstractSampler
-from ..sampling.mixture import MixtureSampler
 from .array import ArrayDataSource
+from .combined import ChoiceDataSource
 from .composing import repeated, subset_of
 from .derived import TakeDataSource
-from .faces import shown
+from .faces import FACES, shown
 from .iterable import CallableDataSource, IteratorDataSource
 from .planned import PlannedDataSource
 from .random_access import ConcatDataSource, SubsetDataSource, ZipDataSource
 from .source import AbstractDataSource, node_of, nodes_in
 from .splitting import ADVICE_ON_FOLDS_OPTIONS, ADVICE_ON_SPLIT_OPTIONS, folds_nodes, split_nodes
+
+FACES[MixNode], FACES[MixBatchesNode] = ConcatDataSource, ChoiceDataSource
 
 
 @validation.known_names()
@@ -50,19 +51,33 @@ def concat(*sources: AbstractDataSource, sampler: AbstractSampler | None = None)
 
 
 @validation.known_names()
-def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = None) -> ConcatDataSource:
+def mix(
+    *sources: AbstractDataSource,
+    weights: Any = None,
+    length: int | None = None,
+    max_repeats: Any = None,
+    until: str | None = None,
+) -> PlannedDataSource:
     """Return a source that mixes the samples of all `sources` in given proportions within each batch.
 
-    It is :func:`concat` with an :class:`~batchup_ng.MixtureSampler`, which documents how it keeps the proportions. For
-    batches that come from one source each, use a :class:`~batchup_ng.ChoiceDataSource`.
+    It is :func:`concat` with an :class:`~batchup_ng.MixtureSampler`, which documents how it keeps the proportions. A
+    source that draws by weight (``a.sample(weights=w)``) keeps its draws. If a source makes whole batches (a
+    :class:`~batchup_ng.BucketSampler`, a :class:`~batchup_ng.PackSampler`), each batch comes whole from one source, and
+    `weights`, `length` and positions count batches. For batches that come from one source each in turn, use a
+    :class:`~batchup_ng.ChoiceDataSource`.
 
     Args:
-        weights: Share of each source, not negative, in any unit. Default: equal shares.
-        length: Samples per epoch. None: the number needed to hand out every sample of every source; samples of small
-            sources repeat. -1: no end.
+        weights: Share of each source, not negative, in any unit. Default: equal shares. :func:`~batchup_ng.steps` and
+            :func:`~batchup_ng.ramp` make weights that change in the course of the epoch.
+        length: Samples per epoch; -1: no end. None: `until` says.
+        max_repeats: How often each sample may come in an epoch, one number or one a source. A source whose samples have
+            come that often leaves, and the others go on by their weights. Default: any number of times.
+        until: The end of an epoch without `length`. ``"all"``, the default: when every sample of every source was
+            handed out; samples of small sources repeat. ``"first"``: when the first source is used up.
 
     Raises:
-        ArgumentError: as for :func:`concat`, or the weights are invalid.
+        ArgumentError: as for :func:`concat`, or the weights are invalid; `length` is given with `until`, or is more
+            than `max_repeats` allows.
         ArgumentTypeError: an element is no source, or its samples have no row numbers (a choice, a stream).
 
     >>> import numpy as np
@@ -70,9 +85,7 @@ def mix(*sources: AbstractDataSource, weights: Any = None, length: int | None = 
     >>> [x.tolist() for (x,) in pair.batch_iterator(3)]
     [[0, 10, 1], [2, 11, 3]]
     """
-    nodes = nodes_in("sources", _one_list(sources))
-    lengths = [numbered_length(f"sources[{i}]", node) for i, node in enumerate(nodes)]
-    return cast(ConcatDataSource, shown(ConcatNode(nodes, MixtureSampler(lengths, weights, length))))
+    return shown(mixed(nodes_in("sources", _one_list(sources)), weights, length, max_repeats, until))
 
 
 @validation.known_names()

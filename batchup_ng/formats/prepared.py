@@ -14,8 +14,7 @@ from ..accessors.annotated_images import AnnotatedImages
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.pictures import Pictures
 from ..data_source import AbstractDataSource
-from ..data_source.epoch.checkpoint import identity
-from ..data_source.epoch.state import digest
+from ..data_source.epoch.state import digest, identity
 from ..data_source.faces import shown
 from ..datasets.files import FilesNode
 from ..errors import ArgumentError, ArgumentTypeError

@@ -201,6 +201,10 @@ class Node(Shown):
         """Return everything that the order of an epoch depends on, except the seed, in strings, numbers and lists."""
         return [self.name, *[child.fingerprint() for child in self.children()]]
 
+    def described_as(self) -> Node:
+        """Return the node whose fingerprint this node has: this one, or the node below a pool."""
+        return self
+
     # -- which rows: index arithmetic, in the consumer's process ---------------------------------------------------
 
     @property

@@ -178,7 +178,7 @@ class ConcatNode(_JoinedNode):
         memory = buffers if len(present) == 1 else buffers.scratch
         parts = []
         for i, where in zip(present, places, strict=True):
-            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            own_rows = self.own_rows(i, rows[where])
             slowest = slowest_so_far()
             part = as_batch(self.sources[i].read(own_rows, key.child(int(i), where), memory))
             name_part(slowest, i)
@@ -192,7 +192,7 @@ class ConcatNode(_JoinedNode):
     def read_samples(self, rows: Any, key: BatchKey, buffers: Buffers) -> list[Any]:
         samples: list[Any] = [None] * len(rows)
         for i, where in zip(*self._parts(rows), strict=True):
-            own_rows = self.sources[i].rows_at(rows[where] - self._bounds[i])
+            own_rows = self.own_rows(i, rows[where])
             of_part = self.sources[i].read_samples(own_rows, key.child(int(i), where), buffers)
             for place, sample in zip(where, of_part, strict=True):
                 samples[place] = sample
@@ -206,8 +206,12 @@ class ConcatNode(_JoinedNode):
 
     def sample_name(self, rows: Any) -> str | None:
         owner = int(np.searchsorted(self._bounds, rows[0], side="right")) - 1
-        source = self.sources[owner]
-        return source.sample_name(source.rows_at(rows - self._bounds[owner]))
+        return self.sources[owner].sample_name(self.own_rows(owner, rows))
+
+    def own_rows(self, part: int, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of a source for rows of this node that are of that source."""
+        found: np.ndarray = self.sources[part].rows_at(rows - self._bounds[part])
+        return found
 
 
 class ZipNode(_JoinedNode):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,12 @@ class StandardSampler(RepeatedSampler):
 
     def _shuffled(self, places: np.ndarray, key: OrderKey, repeat: int) -> np.ndarray:
         return np.asarray(self.map_indices(keyed_permutation(self.length, key.word("shuffle", repeat))(places)))
+
+    def lap_order(self, key: OrderKey | None) -> Callable[[np.ndarray, int, int], np.ndarray]:
+        """Return the function of (places, lap, n) that gives the rows at places of a repeat over n rows."""
+        if key is None:
+            return lambda places, lap, n: places
+        return lambda places, lap, n: keyed_permutation(n, key.word("shuffle", lap))(places)
 
     def row_plan(self, batch_size: int, key: OrderKey | None, drop_last: bool) -> RowPlan:
         if isinstance(key, DrawnKey):

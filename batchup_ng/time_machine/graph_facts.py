@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import sampling
-from ..data_source.epoch.checkpoint import identity
+from ..data_source.epoch.state import identity
 from ..error_context import function_name
 from ..errors import BatchupError, LedgerError
 from ..graph.arrays import ArraysNode

@@ -77,6 +77,13 @@ NOT_PICKLED = ("lock", "beside", "prepared", "steps")
 """Attributes of :class:`SharedByViews` that a pickle leaves out."""
 
 
+OptionsOf = Callable[[int], EpochOptions]
+"""Returns the options of the epoch with a number."""
+
+WithPlan = Callable[[], Node]
+"""Returns the node that plans epochs and checks states."""
+
+
 class PoolOptions(NamedTuple):
     """The options of a loader for its pool, checked."""
 
@@ -122,6 +129,8 @@ class SharedByViews:
     beside: Any = dataclasses.field(default_factory=weakref.WeakSet)  # iterators of batches requested by number
     # Held while the pool starts or a batch is planned by number; several threads may request either at once.
     lock: Any = dataclasses.field(default_factory=threading.RLock)
+
+    history: Any = None  # changes of weights and rows: a `History`, or None
 
     of_parent: Any = None  # after a fork: the pool of the parent process, and what uses it
 

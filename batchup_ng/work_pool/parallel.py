@@ -73,7 +73,10 @@ class PoolNode(RunsEpochs):
         return combined([Traits(of_pool=True), *[node.own_traits() for node in self.maps]])
 
     def fingerprint(self) -> list[Any]:
-        return self.maps[-1].fingerprint() if self.maps else self.source.fingerprint()
+        return self.described_as().fingerprint()
+
+    def described_as(self) -> Node:
+        return self.maps[-1] if self.maps else self.source
 
     def num_samples(self, **options: Any) -> Any:
         return self.source.num_samples(**options)

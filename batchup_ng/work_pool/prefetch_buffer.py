@@ -367,6 +367,9 @@ class BufferedRunner(Runner):
     def check_caller(self) -> None:
         self._buffer.check_caller()
 
+    def planning(self) -> Any:
+        return self._buffer.lock
+
     def ready(self) -> int:
         return self._buffer.ready()
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import validation
-from ..data_source.epoch.checkpoint import identity
 from ..data_source.epoch.opening import epoch_plan, prepare
-from ..data_source.epoch.state import STEPS, SavedSteps, digest
+from ..data_source.epoch.state import STEPS, SavedSteps, digest, identity
 from ..errors import ArgumentError
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped, positions_of

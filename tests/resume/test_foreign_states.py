@@ -122,7 +122,7 @@ def test_a_state_is_small_whatever_the_source_is_called(name: str) -> None:
     assert len(json.dumps(state)) <= 4096
     assert name[:10] in state["told"]
     with raises(StateError) as refused:
-        kind([np.arange(11)]).batch_iterator(4, shuffle=3, state=state)
+        kind([np.arange(10)] * 2).batch_iterator(4, shuffle=3, state=state)
     saved, _, found = str(refused.value).partition("saved from ")[2].partition(", and this is ")
     assert saved != found.partition("; the graph")[0]
 

@@ -39,7 +39,7 @@ def test_what_is_no_state_is_refused_with_the_reason() -> None:
     with raises(StateError):
         from_state({"epoch": 3})
     with raises(StateError):
-        from_state({**state, "version": 4})
+        from_state({**state, "version": 5})
     with raises(StateError):
         from_state({**state, "samples": 31})
 

@@ -223,7 +223,7 @@ def test_weights_are_told_apart_by_the_fingerprint_of_a_source() -> None:
     assert len(fingerprints | {str(bu.concat(sources).fingerprint())}) == 3
 
 
-def test_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:
+def test_a_part_of_a_weighted_source_is_refused_by_a_message_that_names_mix() -> None:
     weighted = bu.ArrayDataSource([np.arange(5)], sampler=bu.WeightedSampler([1, 2, 3, 4, 5], num_samples=5))
     with raises(ArgumentTypeError):
-        bu.mix(bu.ArrayDataSource([np.arange(5)]), weighted)
+        bu.subset(weighted, [1])

@@ -19,10 +19,8 @@ from ...graph.node import Node
 from ...sampling.plans.epoch import BatchPlan, Reached
 from ..blocks import nodes_in_blocks, order_by, saved_blocks
 from ..epoch_options import EpochOptions
-from .state import LAST_POSITION, SavedEpoch, digest
-
-MAX_DESCRIPTION = 200
-"""Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
+from .history import history_of, refusal
+from .state import LAST_POSITION, SavedEpoch, identity
 
 
 def order_of(node: Node, options: EpochOptions, is_stream: bool) -> str:
@@ -43,12 +41,9 @@ def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, is_stream: boo
     Raises:
         StateError: the state belongs to another source, order, seed or epoch.
     """
-    own, description = identity(node)
-    if saved.source != own:
-        raise StateError(
-            f"this state is of another source: it was saved from {saved.told}, and this is {description}; the "
-            f"graph, the lengths and the samplers must be the same"
-        )
+    own = identity(node)
+    if saved.source != own.source:
+        raise refusal(saved, own)
     order = order_of(node, options, is_stream)
     if options.by_blocks and "blocks" in saved.order:
         options = dataclasses.replace(options, order_blocks=saved_blocks(node, saved))
@@ -65,7 +60,10 @@ def resumed(node: Node, options: EpochOptions, saved: SavedEpoch, is_stream: boo
             f"this state is of epoch {saved.epoch}, and epoch={options.epoch} was asked for; leave epoch= out, or pass "
             f"the state to that epoch alone"
         )
-    return dataclasses.replace(options, epoch=saved.epoch, reached=Reached(saved.samples, saved.batches))
+    changes = saved.parts is not None and (saved.parts.get("eras") or saved.parts.get("later"))
+    history = history_of(saved, own) if changes else None
+    reached = Reached(saved.samples, saved.batches)
+    return dataclasses.replace(options, epoch=saved.epoch, reached=reached, history=history)
 
 
 def check_reached(plan: BatchPlan, options: EpochOptions, saved: SavedEpoch) -> None:
@@ -88,20 +86,6 @@ def _check_cut(options: EpochOptions, saved: SavedEpoch) -> None:
                 f"this state is of an epoch with {name}={then}, and {name} is {now}; the order of this source (a "
                 f"choice of sources, rounds of one, or buckets) is one of batches, which only goes on with the same"
             )
-
-
-def identity(node: Node) -> tuple[str, str]:
-    """Return the digest of the fingerprint of a source, and a description of the source."""
-    fingerprint = node.fingerprint()
-    text = str(fingerprint)
-    try:
-        own = digest(fingerprint)
-    except (TypeError, ValueError) as error:
-        raise StateError(
-            f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
-            f"told from those of others: {error}"
-        ) from error
-    return own, text if len(text) <= MAX_DESCRIPTION else f"{text[:MAX_DESCRIPTION]}... #{own[:6]}"
 
 
 def check_stream_options(node: Node, options: EpochOptions) -> None:

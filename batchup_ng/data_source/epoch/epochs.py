@@ -83,6 +83,8 @@ class Epochs(Iterator[BatchIterator]):
             raise StopIteration
         options = dataclasses.replace(self._options, epoch=number, numbered=True)
         epoch = prepare(self._node, options, self._state if earlier is None else None)
+        if epoch.options.history is not self._options.history:  # from a state
+            self._options = dataclasses.replace(self._options, history=epoch.options.history)
         if epoch.options.order_blocks:
             later = for_later_epochs(epoch.options.order_blocks, self._options)
             self._options = dataclasses.replace(self._options, order_blocks=later)
@@ -96,6 +98,14 @@ class Epochs(Iterator[BatchIterator]):
     def take_back(self, mark: tuple[int, Any], by: str) -> None:
         """Return to the epoch at `mark`: its iterator did not reach the loop."""
         self._number, self._state = mark
+
+    def go_on_with(self, history: Any) -> None:
+        """Let the next epochs have another history. If one was begun ahead, it is begun again."""
+        self._options = dataclasses.replace(self._options, history=history)
+        begun, self._begun_ahead = self._begun_ahead, None
+        if begun is not None:
+            begun.close()
+            self._may_begin_ahead = True
 
     def fill_ahead(self) -> None:
         """Begin the next epoch ahead of its turn, or fill its part of the buffer. The current iterator calls this."""

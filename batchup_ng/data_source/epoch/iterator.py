@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentTypeError, PoolClosed, StateError
 from .accounting import count_of
+from .history import adopted
 from .iterator_views import reason
 from .opening import prepare, start
 from .prepared import Epoch
@@ -19,9 +21,9 @@ from .runner import Runner
 from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
-    "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "epoch_progress",
-    "fill", "flow_id", "lead", "mark", "n_batches", "plan", "shard_world", "start_seconds", "state_at", "take_back",
-    "torn", "untouched", "warned",
+    "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "changing",
+    "epoch_progress", "fill", "flow_id", "lead", "mark", "n_batches", "plan", "shard_world", "start_seconds",
+    "state_at", "take_back", "torn", "untouched", "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -306,6 +308,12 @@ class BatchIterator(Iterator[Any]):
         """The node of the source, and the options of the epoch."""
         return self._epoch.node, self._epoch.options
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Epoch]:
+        """Give access to the epoch while no batch is planned."""
+        with self._runner.planning():
+            yield self._epoch
+
     @property
     def plan(self) -> Any:
         """The plan of the epoch; None for a stream."""
@@ -328,14 +336,22 @@ class BatchIterator(Iterator[Any]):
         """Return the result of :meth:`state_dict` at the time when :meth:`epoch_progress` returned `progress`."""
         return self._epoch.state(*progress)
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: Any, *, adopt: Sequence[str] = ()) -> None:
         """Continue from `state` instead of from here. Batches handed out before `state` are not read again.
+
+        Args:
+            state: What ``state_dict()`` returned.
+            adopt: What may differ between the source of the state and this one. ``"weights"``: the weights of a
+                mixture. ``"rows"``: rows that were added behind the others, rows that are left out now by
+                ``subset(exclude=...)``, rows that are not left out any more. The rest of the epoch has what is here: no
+                row is lost, and none that was handed out comes again before its part begins again. See
+                docs/mixtures.md.
 
         Raises:
             StateError: the state is damaged, or belongs to another source, order, seed or epoch. The iterator then
                 continues as before the call.
         """
-        epoch = prepare(self._epoch.node, self._epoch.asked, state)
+        epoch = prepare(self._epoch.node, self._epoch.asked, adopted(state, self._epoch.node, adopt))
         self.break_off(NOT_LOADED)
         self._over = NOT_LOADED  # also after the end, until the state is loaded
         self._begin(epoch, start(epoch))
@@ -352,14 +368,14 @@ class BatchIterator(Iterator[Any]):
         """
         write_state(path, self.state_dict())
 
-    def load_state(self, path: str | os.PathLike[str]) -> None:
+    def load_state(self, path: str | os.PathLike[str], *, adopt: Sequence[str] = ()) -> None:
         """Continue from the state in a file: see :meth:`load_state_dict`.
 
         Raises:
             StateError: the file contains no state, or none of this epoch.
             OSError: the file cannot be read.
         """
-        self.load_state_dict(read_state(path))
+        self.load_state_dict(read_state(path), adopt=adopt)
 
     # -- what happened -----------------------------------------------------------------------------------------
 

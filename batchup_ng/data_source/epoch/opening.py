@@ -26,6 +26,7 @@ from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
 from .direct import DirectRunner, StreamRunner, direct_batches, streamed_batches, whole_stream
+from .history import planner
 from .prepared import Epoch
 from .runner import Runner
 from .state import NO_STATE_OF_STREAM, from_state
@@ -70,6 +71,7 @@ def epoch_plan(node: Node, options: EpochOptions, blocks: BlocksOfNodes | None =
         if isinstance(node, UserNode):
             plan = _plan_of_user(node, options)
             return shortened(plan, options.skipped) if options.skipped else plan
+    node = planner(node, options)
     if blocks is None and options.by_blocks and node.is_random_access:
         blocks = nodes_in_blocks(node, options)
     orders = None if blocks is None else {id(each): (order, options.batch_size) for each, order in blocks}
@@ -143,7 +145,12 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             blocks = nodes_in_blocks(planner, options)
             options = dataclasses.replace(options, order_blocks=tuple([order for _, order in blocks]))
             warn_of_reads(node, options, blocks)
-        plan = epoch_plan(node, options, blocks)
+        try:
+            plan = epoch_plan(node, options, blocks)
+        except ArgumentError as error:
+            if saved is None or options.history is None:
+                raise
+            raise StateError(f"this epoch cannot go on with these weights and rows: {error}") from error
         if saved is not None:
             check_reached(plan, options, saved)
     return _begun_from(Epoch(node, asked, options, plan, saved))

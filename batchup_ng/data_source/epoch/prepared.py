@@ -12,8 +12,10 @@ from ...graph.node import Node
 from ...sampling.plans.epoch import START, BatchPlan, PlannedBatch, Reached
 from ..epoch_options import EpochOptions
 from .accounting import Accounting
-from .checkpoint import identity, order_of
-from .state import NO_STATE_OF_STREAM, SavedEpoch, as_state
+from .checkpoint import order_of
+from .described import Described, description
+from .history import History, plain_parts
+from .state import NO_STATE_OF_STREAM, SavedEpoch, as_state, identity
 
 
 @dataclasses.dataclass
@@ -28,7 +30,7 @@ class Epoch:
     requested: Iterable[PlannedBatch] | None = None  # the requested batches, if not all in order
     n_requested: int = 0
     accounting: Accounting = dataclasses.field(default_factory=Accounting)
-    _identity: tuple[str, str] | None = None
+    _identity: tuple[str, str, Described | None] | None = None  # digest and words of the source, and more
 
     def n_batches(self) -> float | None:
         """Return the number of batches: an int, ``math.inf``, or None if it is not known before the end."""
@@ -60,6 +62,10 @@ class Epoch:
         """Whether it has handed out all batches. False for a stream."""
         return self.plan is not None and self.n_batches() == self.accounting.batches
 
+    def _history(self) -> History | None:
+        history = self.options.history
+        return None if history is None else history.at(self.options.epoch)
+
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after `batches` batches, with the `counts` of the accounting.
 
@@ -78,7 +84,8 @@ class Epoch:
             raise StateError("batches that were asked for by their numbers have no state; save their numbers")
         order = order_of(self.node, options, self.plan is None)
         if self._identity is None:
-            self._identity = identity(self.node)
+            own = identity(self.node)
+            self._identity = own.source, own.told, description(own) if self.plan is not None else None
         if self.plan is not None:
             reached = self.plan.reached(batches)
         else:
@@ -98,5 +105,6 @@ class Epoch:
                 batches=reached.batches,
                 counts=counts,
                 inner=inner,
+                parts=None if self.plan is None else plain_parts(self._identity[2], self._history()),
             )
         )

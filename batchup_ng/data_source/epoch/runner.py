@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 CLOSED_WHILE_WAITING = "this iterator was closed while a batch was waited for"
@@ -39,6 +40,10 @@ class Runner:
 
     def check_caller(self) -> None:
         """Raise :class:`~batchup_ng.errors.ReentrantIteration` if code that is making one of the batches calls this."""
+
+    def planning(self) -> Any:
+        """Return a context in which no batch is planned."""
+        return contextlib.nullcontext()
 
     def ready(self) -> int:
         """Return the number of finished batches that wait."""

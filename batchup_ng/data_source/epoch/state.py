@@ -30,11 +30,11 @@ from ...sampling.plans.shortened import Skipped
 from .accounting import COUNTS
 
 STATE_FORMAT = "batchup_ng epoch"
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Version of the format. A newer version than this is refused."""
 
-READ_VERSIONS = (2, STATE_VERSION)
-"""The versions that can be read. They differ in the list of blocks in an order by blocks."""
+READ_VERSIONS = (2, 3, STATE_VERSION)
+"""The versions that can be read. Version 2 has another list in an order by blocks. Version 4 added `parts`."""
 
 LAST_POSITION = (1 << 63) - 1
 """The largest position or batch number: all positions are int64."""
@@ -46,6 +46,9 @@ ORDER_BY_BLOCKS = re.compile(r"blocks \[(\(N, N(, N, N)?\)(, (?=\()|(?=\])))+\]"
 """An order by blocks: the block and window of each node that has an order, and if there are groups, their number and
 the batch size. One of them stands for all if they are equal."""
 
+MAX_DESCRIPTION = 200
+"""Maximum number of characters of a state that describe the source. Each may take 12 bytes as JSON."""
+
 NO_STATE_OF_STREAM = (
     "this source only streams, so that its epoch cannot be entered in the middle; use a source with random access, or "
     "give IteratorDataSource an iterator that has state_dict() and load_state_dict() (with nothing around it but maps, "
@@ -56,6 +59,15 @@ NO_STATE_OF_STREAM = (
 
 STEPS = "steps"
 """The entry of a loader's state that has the steps of its loop."""
+
+
+class Identity(NamedTuple):
+    """A source with its fingerprint: the digest of it, and the beginning of its text."""
+
+    source: str
+    told: str
+    node: Any
+    fingerprint: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +86,7 @@ class SavedEpoch:
     batches: int  # the same in batches, of a world of one
     counts: dict[str, int]  # samples planned, delivered, failed and replaced on this rank
     inner: Any = None  # state of a stream: of the user's own iterator, and the samples that each map received
+    parts: Any = None  # weights, rows and history of the source: see `described.py` and `history.py`; None: not known
 
 
 class SavedSteps(NamedTuple):
@@ -130,6 +143,8 @@ def from_state(state: Any) -> SavedEpoch:
     version = body.pop("version")
     del body["format"]
     body["counts"] = dict(zip(COUNTS, numbers, strict=True))
+    if version < STATE_VERSION and "parts" not in body:
+        body["parts"] = None
     if body.keys() != {each.name for each in dataclasses.fields(SavedEpoch)}:
         raise StateError("this state is damaged: an entry is missing, or there is one more")
     saved = SavedEpoch(**body)
@@ -153,6 +168,7 @@ def _checks(saved: SavedEpoch) -> Iterator[tuple[str, bool]]:
     yield "drop_last", type(saved.drop_last) is bool
     for name in ("samples", "batches"):
         yield name, is_whole(getattr(saved, name))
+    yield "parts", saved.parts is None or (type(saved.parts) is dict and order != "stream")
     planned, delivered, failed, replaced = (saved.counts[name] for name in COUNTS)
     yield "counts", all(map(is_whole, saved.counts.values()))
     yield "counts", delivered + failed == planned and replaced <= delivered
@@ -188,6 +204,21 @@ def digest(body: Any) -> str:
     """Return the digest of a JSON value as 32 hexadecimal digits. NumPy numbers count as Python's."""
     text = json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"), default=_as_json)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def identity(node: Any) -> Identity:
+    """Return the identity of a source. Its fingerprint is made once."""
+    fingerprint = node.fingerprint()
+    text = str(fingerprint)
+    try:
+        own = digest(fingerprint)
+    except (TypeError, ValueError) as error:
+        raise StateError(
+            f"fingerprint() of a source or sampler must return strings, numbers and lists, so that states can be "
+            f"told from those of others: {error}"
+        ) from error
+    told = text if len(text) <= MAX_DESCRIPTION else f"{text[:MAX_DESCRIPTION]}... #{own[:6]}"
+    return Identity(own, told, node, fingerprint)
 
 
 def _plain(body: dict[str, Any]) -> dict[str, Any]:

@@ -111,6 +111,8 @@ class BatchPlan:
         start: How far the epoch was handed out before.
         first: Number of the first batch of the iteration; an earlier run handed out the batches before it.
         n_batches: The number of batches, an int or ``math.inf``; ``len`` raises ``TypeError`` for ``math.inf``.
+        planned: The number of the first batch that no iteration over the plan has reached. It may be too small after
+            the batches of a :class:`BatchesPlan`.
     """
 
     rows: RowPlan
@@ -123,6 +125,7 @@ class BatchPlan:
     in_samples = False  # whether the epoch is one sequence of samples, which can be cut into batches anywhere
     first: int = dataclasses.field(init=False)
     n_batches: float = dataclasses.field(init=False)
+    planned: int = dataclasses.field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Compute the number of batches."""
@@ -148,7 +151,9 @@ class BatchPlan:
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         endless = self.n_batches == math.inf
-        return map(self._planned, itertools.count(self.first) if endless else range(self.first, int(self.n_batches)))
+        for number in itertools.count(self.first) if endless else range(self.first, int(self.n_batches)):
+            self.planned = number + 1
+            yield self._planned(number)
 
     def _planned(self, number: int) -> PlannedBatch:
         raise NotImplementedError(f"Abstract for type {type(self)}")
