@@ -151,9 +151,12 @@ class BatchPlan:
 
     def __iter__(self) -> Iterator[PlannedBatch]:
         endless = self.n_batches == math.inf
-        for number in itertools.count(self.first) if endless else range(self.first, int(self.n_batches)):
-            self.planned = number + 1
-            yield self._planned(number)
+        numbers = itertools.count(self.first) if endless else range(self.first, int(self.n_batches))
+        return map(self._noted, numbers)  # no generator, whose end a signal may interrupt
+
+    def _noted(self, number: int) -> PlannedBatch:
+        self.planned = number + 1
+        return self._planned(number)
 
     def _planned(self, number: int) -> PlannedBatch:
         raise NotImplementedError(f"Abstract for type {type(self)}")
