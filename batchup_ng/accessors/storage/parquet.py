@@ -29,6 +29,14 @@ _opened: weakref.WeakValueDictionary[tuple[Any, ...], Opened] = weakref.WeakValu
 """The files that are open, each once for all its columns that a thread reads: pyarrow holds some kB for each column of
 each row group."""
 
+_latest: weakref.WeakValueDictionary[tuple[Any, ...], Opened] = weakref.WeakValueDictionary()
+"""The open file of each URL that a thread took last. The other threads take its metadata: otherwise each of them would
+fetch the end of the file, which may have megabytes."""
+
+_first: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+"""Locks of the files at URLs: while a thread fetches the end of a file, the others wait for its metadata. A fork has
+locks of its own, because no thread of it would release those of the parent."""
+
 
 class ParquetRows(ArrowColumn):
     """A column of Parquet files, as an array or as values (see the base class).
@@ -53,17 +61,26 @@ class ParquetRows(ArrowColumn):
         stamp = self._stamps[self.paths.index(path)]
         key = path, repr(stamp), os.getpid(), threading.get_ident()
         opened = _opened.get(key)
-        if opened is None:
+        if is_remote(path):
+            with _first.setdefault(key[:3], threading.Lock()):
+                if opened is None:
+                    opened = _opened[key] = self._opened_anew(path, stamp, _latest.get(key[:3]))
+                _latest[key[:3]] = opened
+        elif opened is None:
             opened = _opened[key] = self._opened_anew(path, stamp)
         return opened
 
-    def _opened_anew(self, path: str, stamp: Any) -> Opened:
+    def _opened_anew(self, path: str, stamp: Any, other: Opened | None = None) -> Opened:
+        """Open a file. If it is at a URL, take the metadata of another thread's, if there is one."""
         pa = pyarrow()
         import pyarrow.parquet as parquet
 
         if is_remote(path):
             source = SeekableFile(RemoteFile(path, stamp), stamp[0])
-            fetched = functools.partial(parquet.ParquetFile, source, pre_buffer=True, page_checksum_verification=True)
+            known = {"metadata": None if other is None else other.file.metadata}
+            fetched = functools.partial(
+                parquet.ParquetFile, source, pre_buffer=True, page_checksum_verification=True, **known
+            )
             with source.telling():
                 return Opened(fetched(), source, fetched)
         # Measured: a map is faster than reading. Reading ahead and pyarrow's threads do not help with one column.

@@ -63,6 +63,7 @@ class Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {start}-{end}/{whole}"
         self.right = status, headers
         if fault is None or fault(self, content):
+            self.server.count(len(content) if self.command == "GET" else 0)
             self.answer(status, content, headers)
 
     do_HEAD = do_GET
@@ -87,6 +88,7 @@ class Server(ThreadingHTTPServer):
         folder: Where the files are.
         ranges: Whether parts of files are given.
         asked: How often what was asked for: ``"GET x.tar"``.
+        sent: Bytes of files that were sent.
         faults: What is done instead of an answer to the next requests whose command and name match a pattern.
     """
 
@@ -98,6 +100,7 @@ class Server(ThreadingHTTPServer):
         self.folder = folder
         self.ranges = True
         self.asked: Counter[str] = Counter()
+        self.sent = 0
         self.faults: list[tuple[str, Fault]] = []
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -126,6 +129,11 @@ class Server(ThreadingHTTPServer):
                     del self.faults[place]
                     return fault
         return None
+
+    def count(self, n_bytes: int) -> None:
+        """Take note of the bytes of an answer."""
+        with self._lock:
+            self.sent += n_bytes
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take note of a connection, which the pools' workers may keep open."""
