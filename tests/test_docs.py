@@ -25,7 +25,7 @@ RUN_PAGES = (
     "recipes_storage", "frameworks", "images", "augmentation", "looking", "statistics", "moving_from_batchup",
     "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
-    "time_series", "task_contrastive", "task_semi_supervised",
+    "language_models", "many_gpus", "time_series", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "looking": ("cv2", "matplotlib"),
@@ -33,6 +33,7 @@ NEEDS = {
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
     "cheat_sheet": ("jax", "keras", "matplotlib", "torch"),
     "task_classification": ("torch",), "task_tabular_images": ("torch",),
+    "many_gpus": ("h5py",), "language_models": ("torch", "transformers"),
     "task_text": ("tokenizers", "torch"), "task_contrastive": ("cv2", "torch"),
     "task_semi_supervised": ("cv2", "torch"), "task_detection": ("cv2", "torch"), "task_segmentation": ("cv2", "torch"),
 }  # fmt: skip
