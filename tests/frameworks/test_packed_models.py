@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.frameworks.torch import to_torch
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from batchup_ng.frameworks.torch import to_torch  # noqa: E402
 
 MOST, WORDS, SIZE = 64, 50, 16
 OPTIONS = {"segments": True, "positions": True, "labels": True}
@@ -24,7 +26,6 @@ def no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def model_of(kind: str, attention: str) -> Any:
     """Return a tiny model with random weights of 64 bits."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(1)
     if kind == "gpt2":
@@ -42,8 +43,6 @@ def model_of(kind: str, attention: str) -> Any:
 @pytest.mark.in_turn
 def test_a_packed_model_has_the_gradients_of_one_that_takes_each_text_alone(kind: str, attention: str) -> None:
     model = model_of(kind, attention)
-    import torch
-
     rng = np.random.default_rng(0)
     lengths = np.array([1, *rng.integers(2, 30, 38), MOST])
     data = bu.ArrayDataSource({"ids": bu.Ragged(rng.integers(0, WORDS, lengths.sum()), np.cumsum([0, *lengths]))})
@@ -72,7 +71,8 @@ def test_a_packed_model_has_the_gradients_of_one_that_takes_each_text_alone(kind
         alone, n_texts, expected = trained(to_torch(texts), "alone")
     assert n_texts == 40
     for padded in (False, True):
-        packed = data.sample(bu.PackSampler(lengths, MOST)).map(bu.pack("ids", max_tokens=MOST, padded=padded, **OPTIONS))
+        filled = bu.pack("ids", max_tokens=MOST, padded=padded, **OPTIONS)
+        packed = data.sample(bu.PackSampler(lengths, MOST)).map(filled)
         for how in ("mask", "positions"):
             with bu.Loader(packed, shuffle=1, pool="serial") as bins:
                 loss, n, found = trained(to_torch(bins), how)
