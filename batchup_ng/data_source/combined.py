@@ -33,7 +33,8 @@ class CompositeDataSource(PlannedDataSource, node=CompositeNode):
 
     Raises:
         ArgumentError: there are no sources; or `batch_size` does not have one number of at least 1 for each source, or
-            is given although a source only streams.
+            is given although a source only streams; or a source has a ``BucketSampler`` or ``PackSampler``, and `trim`
+            would cut samples off in the middle of the epoch.
         ArgumentTypeError: an element is no data source, or an option is of a wrong kind.
     """
 

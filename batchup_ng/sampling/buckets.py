@@ -42,7 +42,7 @@ class BucketSampler(BatchSampler):
     `max_tokens` limits a batch.
 
     The sampler orders whole batches, so an epoch is resumed with the same batch size, and a source with such a sampler
-    cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
+    cannot be part of ``concat``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use
     ``trim=False``. Memory: 8 bytes a row.
 
     Ranks share whole batches: in a step of 8 ranks, each trains on one of 8 batches that follow one another, and all

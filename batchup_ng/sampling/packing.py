@@ -39,9 +39,9 @@ class PackSampler(BatchSampler):
     ``drop_last`` leaves out nothing.
 
     The sampler orders whole batches, so an epoch is resumed with the same batch size, and a source with such a sampler
-    cannot be part of ``concat``, ``mix``, ``subset``, ``split`` or ``zip``. Epochs may differ in their number of
-    batches. ``len`` of an epoch, the part of a rank, and an epoch that is resumed need the bins of all windows:
-    docs/samplers.md has the seconds.
+    cannot be part of ``concat``, ``subset``, ``split`` or ``zip``; in a ``CompositeDataSource`` use ``trim=False``.
+    Epochs may differ in their number of batches. ``len`` of an epoch, the part of a rank, and an epoch that is resumed
+    need the bins of all windows: docs/samplers.md has the seconds.
     Memory: 2 bytes a row, 4 if `max_tokens` is above 65,535, and 8 bytes for each of the latest million rows of an
     epoch.
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentTypeError, StateError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BucketSampler, StandardSampler
 from tests.messages import raises
@@ -171,6 +171,9 @@ def test_sources_made_of_it_hand_out_its_batches() -> None:
     assert len(set(rows_of(some))) == 17
     both = bu.CompositeDataSource([small(), bu.ArrayDataSource([np.arange(1000)])], trim=False)
     assert sorted(rows_of(both.batch_iterator(6, shuffle=1))) == own
+    for whole_batches in (small(), bu.take(small().map(negative), 17)):
+        with raises(ArgumentError):  # which would lose samples
+            bu.CompositeDataSource([whole_batches, bu.ArrayDataSource([np.arange(1000)])])
     for refused in (
         lambda: bu.concat(small(), small()),
         lambda: bu.subset(small(), [1, 2]),
