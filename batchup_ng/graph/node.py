@@ -270,6 +270,9 @@ class Node(Shown):
     def check_batch_size(self, batch_size: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if no batch has this size. A loader calls this first."""
 
+    def check_world(self, world: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if so many ranks cannot share an epoch."""
+
     def form(self) -> Any:
         """Return the form of the batches, see :mod:`batchup_ng.columns`, or None if only a batch shows it."""
         return None

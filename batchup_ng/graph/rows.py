@@ -13,11 +13,15 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.block_shuffle import BlockShuffleSampler, OrderBlocks
+from ..sampling.feedback import FeedbackSampler
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler
 from ..sampling.weighted import WeightedSampler
 from .node import NEEDS_NUMBERS, Node, Traits
+
+WITHOUT_ORDER = (WeightedSampler, FeedbackSampler)
+"""Samplers that draw rows at random, so samples have no numbers."""
 
 PART_BLOCKS = 4
 """Number of storage blocks that one block spans if a node has only part of the rows. It begins and ends within storage
@@ -87,6 +91,9 @@ class RowsNode(Node):
     def check_batch_size(self, batch_size: int) -> None:
         self.sampler.check_batch_size(batch_size)
 
+    def check_world(self, world: int) -> None:
+        self.sampler.check_world(world)
+
     def order_blocks(self, found: tuple[int, int] | None = None) -> tuple[int, int] | None:
         found = found or self.natural_blocks()
         if found is None or self.own.lister is not None:
@@ -115,7 +122,7 @@ class RowsNode(Node):
         return whole and self.own.lister is None
 
     def rows_at(self, positions: np.ndarray) -> Any:
-        if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WeightedSampler):
+        if not isinstance(self.sampler, RandomAccessSampler) or isinstance(self.sampler, WITHOUT_ORDER):
             raise ArgumentTypeError(
                 f"the samples of a source with a {type(self.sampler).__name__} have no numbers of their own, so it "
                 f"{NEEDS_NUMBERS}; leave its sampler out, and give one to the result: train.sample(...)"

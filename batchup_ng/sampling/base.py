@@ -100,6 +100,9 @@ class AbstractSampler:
     def check_batch_size(self, batch_size: int) -> None:
         """Raise :class:`~batchup_ng.errors.ArgumentError` if this sampler makes no batches of that size."""
 
+    def check_world(self, world: int) -> None:
+        """Raise :class:`~batchup_ng.errors.ArgumentError` if so many ranks cannot share an epoch."""
+
     def map_indices(self, indices: Any) -> Any:
         """Return the rows of the data for `indices`, which count within the rows that the sampler draws from."""
         return indices

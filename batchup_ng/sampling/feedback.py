@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ KEPT = 3
 VERSION = 1
 """Of the states."""
 
+WHOLE = 0
+"""The number of ranks in a state with no report of this rank: the state of each rank is the same."""
+
 Updates = tuple[np.ndarray, np.ndarray]
 """Rows, ``(m,) int64``, and their losses, ``(m,) float64``."""
 
@@ -50,8 +54,8 @@ class FeedbackSampler(RandomAccessSampler):
     equation 1, with a floor in place of their small constant.
 
     On several ranks, each reports its own batches. With the first report of an epoch, the ranks exchange all reports of
-    the epoch before, by ``torch.distributed.all_gather_object`` if a process group is there, or by `gather`. So all ranks
-    must report in each epoch.
+    the epoch before, by ``torch.distributed.all_gather_object`` if a process group is there, or by `gather`. So all
+    ranks must report in each epoch. With neither, ``shard=`` raises an error. A copy of the sampler has no `gather`.
 
     To resume, save ``sampler.state_dict()`` with the state of the loader, and load both. Memory: 32 bytes a row.
 
@@ -60,7 +64,8 @@ class FeedbackSampler(RandomAccessSampler):
         alpha: How much the loss counts: 0 draws all rows equally often, 1 in proportion to the loss.
         floor: Share of the draws, from 0 to 1, that falls on all rows equally often.
         num_samples: Draws of an epoch. Default: `n`.
-        gather: Returns the values of all ranks for the value of this one, such as ``MPI.COMM_WORLD.allgather``.
+        gather: Returns the values of all ranks for the value of this one, such as ``MPI.COMM_WORLD.allgather``. The
+            first report calls it once more, for the number of ranks, which states contain.
 
     Raises:
         ArgumentError: a number is out of range.
@@ -93,6 +98,7 @@ class FeedbackSampler(RandomAccessSampler):
         if gather is not None and not callable(gather):
             raise ArgumentTypeError(f"gather must be a function, not {gather!r:.80}; pass comm.allgather, for example")
         self._gather = gather
+        self._place: tuple[int, int] | None = None  # rank and world by `gather`, once there was a report
         self._losses = {-1: np.full(self.n_rows, np.nan)}  # after all updates up to this epoch; the latest few
         self._epoch = 0  # whose updates are collected
         self._reported = False  # whether there was any, also an empty one
@@ -100,7 +106,8 @@ class FeedbackSampler(RandomAccessSampler):
         self._tables: dict[int, WeightTable] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_tables": {}, "_gather": None}  # a copy in a worker makes no order
+        # A copy in a worker makes no order and gets no report.
+        return {**vars(self), "_tables": {}, "_gather": self._gather and _gather_of_copy}
 
     def fingerprint(self) -> list[Any]:
         return [type(self).__name__, self.n_rows, self.alpha, self.floor, self.num_samples, VERSION]
@@ -116,8 +123,17 @@ class FeedbackSampler(RandomAccessSampler):
         self._table(key.epoch)
         return super().row_plan(batch_size, key, drop_last)
 
+    def check_world(self, world: int) -> None:
+        if world > 1 and self._gather is None and _group() is None:
+            raise ArgumentError(
+                f"a FeedbackSampler on {world} ranks needs the losses of all ranks; call "
+                f"torch.distributed.init_process_group before the loop, or pass gather=, such as "
+                f"MPI.COMM_WORLD.allgather (or lambda own: [own], if update gets the losses of all ranks in each)"
+            )
+
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
-        assert key is not None
+        if key is None:
+            raise InOrderNotSupported("a FeedbackSampler draws at random and has no order; pass shuffle=, an int seed")
         return self._table(key.epoch).rows_at(unit_floats(words_at(key.word("feedback"), positions)))
 
     # -- the loop ----------------------------------------------------------------------------------------------------
@@ -131,12 +147,13 @@ class FeedbackSampler(RandomAccessSampler):
             epoch: The epoch of the batch: ``loader.epoch`` in the loop.
 
         Raises:
-            ArgumentError: a row or a loss is out of range, a loss is not a number, a later epoch was reported before,
-                or the epoch before has no report.
+            ArgumentError: a row or a loss is out of range, a later epoch was reported before, the epoch before has no
+                report, or `gather` does not return the values of all ranks.
+            ArgumentTypeError: rows are not whole numbers, or losses are not numbers.
         """
         number = validation.not_negative("epoch", epoch)
         given = self._given_rows(rows)
-        values = given_array("losses", losses, "pass one number for each row").astype(np.float64)
+        values = _given_losses(losses)
         if len(values) != len(given):
             raise ArgumentError(f"losses must be one for each of the {len(given)} rows, not {len(values)}")
         if not (np.isfinite(values) & (values >= 0)).all():
@@ -152,13 +169,15 @@ class FeedbackSampler(RandomAccessSampler):
                 f"epoch {self._epoch} must be reported before epoch {number}; call update for each batch, and load the "
                 f"sampler's state when you resume"
             )
+        if self._gather is not None and self._place is None:
+            self._place = _place_by(self._gather)
         if number > self._epoch:
             self._complete()
         self._reported = True
         self._updates.append((given, values))
 
     def _given_rows(self, rows: Any) -> np.ndarray:
-        given = row_numbers("rows", rows) if len(rows) else np.zeros(0, np.int64)
+        given = row_numbers("rows", rows) if np.size(rows) else np.zeros(0, np.int64)
         if len(given) and not 0 <= int(given.min()) <= int(given.max()) < self.n_rows:
             raise ArgumentError(
                 f"rows must be from 0, below {self.n_rows}, and reach from {given.min()} to {given.max()}; number them "
@@ -232,7 +251,7 @@ class FeedbackSampler(RandomAccessSampler):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this rank: arrays, numbers and strings. Each rank saves its own."""
-        rank, world = _rank_and_world()
+        rank, world = _rank_and_world() if self._gather is None else self._place or (0, WHOLE)
         rows, losses = _joined(self._updates)
         known = {str(epoch): array.copy() for epoch, array in self._losses.items()}
         return {
@@ -246,7 +265,7 @@ class FeedbackSampler(RandomAccessSampler):
         Raises:
             StateError: the state is of another sampler, or of some of the ranks only.
         """
-        states = [state] if isinstance(state, Mapping) else list(state)
+        states = list(state) if isinstance(state, Sequence) else [state]
         for each in states:
             if not isinstance(each, Mapping) or each.get("sampler") != self.fingerprint():
                 theirs = each.get("sampler") if isinstance(each, Mapping) else type(each).__name__
@@ -254,8 +273,10 @@ class FeedbackSampler(RandomAccessSampler):
                     f"the state is of another sampler, {theirs}, and this one is {self.fingerprint()}; make it with "
                     f"the same arguments"
                 )
+        if states and all(each["world"] == WHOLE for each in states):
+            states = states[:1]
         first: Mapping[str, Any] = states[0] if states else {"world": 1}
-        if sorted(each["rank"] for each in states) != list(range(first["world"])):
+        if first["world"] != WHOLE and sorted(each["rank"] for each in states) != list(range(first["world"])):
             raise StateError(
                 f"a list of the states of all {first['world']} ranks is needed, and rank "
                 f"{', '.join(str(each['rank']) for each in states) or 'none'} is there; save sampler.state_dict() on "
@@ -268,6 +289,18 @@ class FeedbackSampler(RandomAccessSampler):
         self._reported = any(each["reported"] for each in states)
         self._updates = [(np.array(each["rows"]), np.array(each["row_losses"])) for each in states]
         self._tables = {}
+        self._place = None  # what was loaded is all reports, until there is one of this rank
+
+
+def _given_losses(losses: Any) -> np.ndarray:
+    remedy = "pass one number for each row (of tensors: losses.detach().float().cpu())"
+    try:
+        given = given_array("losses", losses, remedy)
+    except (TypeError, RuntimeError) as error:  # of torch: a gradient, another device, a dtype that NumPy lacks
+        raise ArgumentTypeError(f"losses must be an array of numbers: {error}; {remedy}") from error
+    if given.dtype.kind not in "biuf" and len(given):
+        raise ArgumentTypeError(f"losses must be numbers, not {given.dtype}; {remedy}")
+    return given.astype(np.float64)
 
 
 def _from_0(name: str, value: Any, most: float) -> float:
@@ -283,6 +316,19 @@ def _joined(updates: list[Updates]) -> Updates:
     if not updates:
         return np.zeros(0, np.int64), np.zeros(0)
     return np.concatenate([rows for rows, _ in updates]), np.concatenate([losses for _, losses in updates])
+
+
+def _place_by(gather: Callable[[Any], Sequence[Any]]) -> tuple[int, int]:
+    """Return the rank and the world, which `gather` knows by the order of its values."""
+    own = uuid.uuid4().hex
+    found = list(gather(own))
+    if found.count(own) != 1:
+        raise ArgumentError(f"gather must return a list of the values of all ranks, this one's among them, not {found}")
+    return found.index(own), len(found)
+
+
+def _gather_of_copy(own: Any) -> Sequence[Any]:
+    raise ArgumentError("a copy of a FeedbackSampler has no gather=; make the sampler anew, and load the state of this")
 
 
 def _group() -> Any:

@@ -156,7 +156,12 @@ def test_ranks_agree_and_any_number_of_them_goes_on_from_their_states() -> None:
                 own = [copy.deepcopy((sampler._reported, sampler._updates)) for sampler in samplers]
                 said = [(told, *joined(updates)) for told, updates in own]
                 for rank, sampler in enumerate(samplers):
-                    sampler._gather = lambda _, said=said: said
+
+                    def gather(value: Any, rank: int = rank, said: Any = said) -> Any:
+                        names = [value if other == rank else str(other) for other in range(world)]
+                        return names if isinstance(value, str) else said
+
+                    sampler._gather = gather
                     for k in reports[rank]:
                         sampler.update(batches[epoch][k], loss(batches[epoch][k], epoch), epoch)
 
@@ -166,10 +171,16 @@ def test_ranks_agree_and_any_number_of_them_goes_on_from_their_states() -> None:
 
     four = [bu.FeedbackSampler(N, 0.5) for _ in range(4)]
     of_ranks(4, four, [0, 1])
-    states = [{**sampler.state_dict(), "rank": rank, "world": 4} for rank, sampler in enumerate(four)]
+    states = [sampler.state_dict() for sampler in four]
+    assert [(state["rank"], state["world"]) for state in states] == [(rank, 4) for rank in range(4)]
     two = [bu.FeedbackSampler(N, 0.5) for _ in range(2)]
     for sampler in two:
         sampler.load_state_dict(states[::-1])
+        again = bu.FeedbackSampler(N, 0.5, gather=lambda own: [own])
+        again.load_state_dict(states[::-1])
+        whole = again.state_dict()
+        again.load_state_dict([whole] * 2)  # with no report since, the state of each rank has the reports of all
+        assert again.state_dict()["rows"].tolist() == sampler.state_dict()["rows"].tolist()
     of_ranks(2, two, [2])
     for sampler in two:
         for epoch in (1, 2, 3):
@@ -206,8 +217,55 @@ def test_what_comes_too_early_or_too_late_is_named() -> None:
         trained(bu.FeedbackSampler(N, 0.7), loader, 3)  # another sampler is told
 
 
+def torch_like(error: Exception) -> Any:
+    class Tensor:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            raise error
+
+    return Tensor()
+
+
+def test_ranks_that_cannot_exchange_their_losses_are_refused() -> None:
+    """Otherwise each rank would draw other rows, and the ranks would no longer share one epoch."""
+    alone = bu.FeedbackSampler(N, 0.7)
+    for made in (source(alone), bu.take(source(alone), 20), source(alone).map(lambda index, x: {"x": x})):
+        with raises(ArgumentError):
+            made.batch_iterator(SIZE, shuffle=1, shard=(0, 2))
+    told_all = bu.FeedbackSampler(N, 0.7, gather=lambda own: [own])
+    parts = [source(told_all).batch_iterator(SIZE, shuffle=1, shard=(rank, 2)) for rank in range(2)]
+    whole = source(alone).batch_iterator(SIZE, shuffle=1)
+    shared = [batch["index"].tolist() for step in zip(*parts, strict=True) for batch in step]
+    assert shared == [batch["index"].tolist() for batch in whole]
+
+
+def test_a_function_that_does_not_gather_is_refused_and_so_is_a_copy_of_the_sampler() -> None:
+    for gather in (lambda own: [], lambda own: [own, own], lambda own: ["other"]):
+        with raises(ArgumentError):
+            bu.FeedbackSampler(N, 0.7, gather=gather).update([1], [1.0], 0)
+    sampler = bu.FeedbackSampler(N, 0.7, gather=lambda own: [own])
+    for copied in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        with raises(ArgumentError):
+            copied.update([1], [1.0], 0)
+
+
 def test_what_is_no_report_and_no_sampler_is_refused() -> None:
     sampler = bu.FeedbackSampler(N, 0.7)
+    for sources in (
+        lambda: source(sampler)[3],
+        lambda: bu.subset(source(sampler), [1]),
+        lambda: bu.concat(source(sampler), source(sampler)),
+        lambda: source(sampler).split([0.5, 0.5], seed=1),
+        lambda: bu.mix(source(sampler), source(sampler)),
+    ):
+        with raises(ArgumentTypeError):
+            sources()
+    for losses in (["much"], [1j], torch_like(TypeError("no bfloat16")), torch_like(RuntimeError("a gradient"))):
+        with raises(ArgumentTypeError):
+            sampler.update([1], losses, 0)
+    with raises(ArgumentError):
+        sampler.update(1, [1.0], 0)
+    with raises(StateError):
+        sampler.load_state_dict(None)
     for rows, losses in (
         ([N], [1.0]), ([-1], [1.0]), ([1, 2], [1.0]), ([1], [math.nan]), ([1], [-1.0]), ([1, 2], [0.0, math.inf]),
         ([1], [[1.0]]),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import ArgumentError, ArgumentTypeError, StateError
-from ...graph.node import Node, batch_plan
+from ...graph.node import Node, batch_plan, nodes_of
 from ...graph.rows import listed_plan
 from ...graph.user import UserNode
 from ...randomness import OrderKey
@@ -139,6 +139,9 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             raise ArgumentError(
                 "pad_mask= marks planned samples, and a lazy filter leaves some of them out; filter without lazy=True"
             )
+        if options.shard.world > 1:
+            for each in nodes_of(node):
+                each.check_world(options.shard.world)
         blocks = None
         if options.by_blocks:
             planner = node.source if isinstance(node, RunsEpochs) else node
