@@ -13,6 +13,7 @@ import secrets
 import stat
 
 from .error_context import unless_of_signal_handler
+from .platforms import system
 from .signals import InterruptsHeld
 
 
@@ -52,7 +53,7 @@ def _replace(target: str, content: bytes) -> None:
         raise OSError(errno.EINVAL, "only a plain file can be replaced", target)
     folder, name = os.path.split(target)
     beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.NOT_INHERITED, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:  # closed before the rename: an error in close keeps the old file
             with unless_of_signal_handler(OSError):  # no old file, or a file system without permissions
@@ -66,8 +67,4 @@ def _replace(target: str, content: bytes) -> None:
             os.unlink(beside)
         raise
     with unless_of_signal_handler(OSError):  # not every file system can sync a folder, nor every user
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        system.synchronise(folder)

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .platforms import system
+
 _QUICK: Any = sys.modules.get("_signal", signal)
 """The C module below ``signal``, which makes no enums: 1 µs instead of 8."""
 
@@ -21,11 +23,7 @@ def leave_interrupts_to_others() -> None:
     mask for that. Python then deals with it when the main thread next runs Python, and nothing wakes that thread: a
     ``time.sleep`` goes on to its end. (Seen twice in seven interrupts at which workers died.)
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
-HELD_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals with handlers that may raise, as Ctrl-C does."""
+    system.block_interrupts()
 
 
 class InterruptsHeld:
@@ -53,7 +51,7 @@ class InterruptsHeld:
     def __enter__(self) -> InterruptsHeld:
         if threading.get_ident() == _MAIN:
             try:
-                for number in HELD_SIGNALS:
+                for number in system.HELD_SIGNALS:
                     handler = _QUICK.getsignal(number)
                     if callable(handler):
                         self._handlers[number] = handler

@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 
 import batchup_ng as bu
 from batchup_ng.meters import batch_times
+from batchup_ng.platforms import system
 from batchup_ng.work_pool import AbstractWorkerPool, prefetch_buffer
 from batchup_ng.work_pool.processes import fork_server, serialization
 from tests.left import Left, end_fsspec, end_zarr, left_since
@@ -219,6 +220,9 @@ pytest_pyfunc_call = pytest_fixture_setup  # before the test itself pytest names
 def fork_server_of_the_tests() -> Iterator[None]:
     """Hold a fork server for the pools of all tests: it takes a third of a second to start."""
     pytest_fixture_setup()  # pytest asks this file only before the fixtures of single tests
+    if not system.HAS_PROCESS_POOLS:
+        yield
+        return
     server = fork_server.take(1)
     yield
     fork_server.give_back(server)
@@ -251,6 +255,10 @@ def in_full(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def pools() -> Iterator[list[AbstractWorkerPool]]:
     """A pool of threads and one of processes, for all tests that end neither of them nor a worker."""
+    if not system.HAS_PROCESS_POOLS:
+        with bu.WorkerThreadPool(3) as threads, bu.WorkerThreadPool(2) as others:
+            yield [threads, others]
+        return
     with bu.WorkerThreadPool(3) as threads, bu.WorkerProcessPool(2) as processes:
         processes.shared_constant("the first use starts the workers, which stay for all tests")
         yield [threads, processes]

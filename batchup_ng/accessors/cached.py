@@ -79,8 +79,6 @@ class Cached:
     @validation.known_names({})
     def __init__(self, accessor: Any, where: str | os.PathLike[str] | None = None, limit: int | str = "8GB") -> None:
         form = _form_of(accessor)
-        if not hasattr(os, "memfd_create"):
-            raise ArgumentError("Cached needs Linux; elsewhere save decoded rows by numpy.save and map them")
         if where is not None:
             form = _with_file(form, accessor, where)
         form = form._replace(capacity=min(form.total, _room(where, limit) // form.row_bytes))

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import mmap
 import os
@@ -44,7 +43,8 @@ import numpy as np
 
 from ..memory.budget import BUDGET, Holder
 from ..memory.paging import announce_rows, copy_rows, map_pages
-from ..memory.shared_file import Place, SharedFile
+from ..memory.shared_file import LocalMemory, Place, SharedFile, memory_for_all
+from ..platforms import system
 from .base import fill_rows
 
 HEADER_BYTES = 4096
@@ -106,11 +106,13 @@ class SharedRows(Holder):
 
     def __init__(self, form: Form, places: tuple[Place | None, Place | None] = (None, None)) -> None:
         self.form = form
+        table: SharedFile | LocalMemory | None
+        file: SharedFile | LocalMemory | None
         table, file = map(SharedFile.reached, places)
         if table is None or file is None:
-            table = SharedFile.nameless(form.total)
+            table = memory_for_all(form.total)
             table.reserve(0, form.total)  # otherwise reading it might find no memory: a SIGBUS
-            file = SharedFile.nameless(form.capacity * form.row_bytes) if form.path is None else _file(form)
+            file = memory_for_all(form.capacity * form.row_bytes) if form.path is None else _file(form)
             BUDGET.add(self)  # here alone, for the memory is the same in each process
         self._table_file, self._file = table, file
         self._table = np.frombuffer(table.map(mmap.ACCESS_READ), np.bool_)
@@ -141,7 +143,7 @@ class SharedRows(Holder):
         if self.form.path is not None and not there.all():
             for place in np.flatnonzero(~there & (rows < self.form.capacity)).tolist():
                 row = int(rows[place])
-                found = int.from_bytes(os.pread(self._file.fd, 4, HEADER_BYTES + 4 * row), sys.byteorder)
+                found = int.from_bytes(system.pread(self._file.fd, 4, HEADER_BYTES + 4 * row), sys.byteorder)
                 data = np.empty(self.form.row_bytes, np.uint8)
                 if found and self._pread(row, data) and checksum(data) == found:
                     self._table_file.write(ROW_IS_HERE, row)
@@ -168,7 +170,7 @@ class SharedRows(Holder):
     def _pread(self, row: int, data: np.ndarray) -> bool:
         """Read the bytes of a row, ``(row_bytes,) uint8``, from the file; return whether all are there."""
         view, offset = memoryview(data.data), self.form.start + row * self.form.row_bytes
-        while view and (done := os.preadv(self._file.fd, [view], offset)):
+        while view and (done := system.pread_into(self._file.fd, [view], offset)):
             view, offset = view[done:], offset + done
         return not view
 
@@ -196,7 +198,8 @@ class SharedRows(Holder):
         if self.form.path is None:
             return int(np.count_nonzero(self._table))
         end = HEADER_BYTES + 4 * self.form.capacity
-        parts = (os.pread(self._file.fd, min(PART_BYTES, end - at), at) for at in range(HEADER_BYTES, end, PART_BYTES))
+        starts = range(HEADER_BYTES, end, PART_BYTES)
+        parts = (system.pread(self._file.fd, min(PART_BYTES, end - at), at) for at in starts)
         return sum(int(np.count_nonzero(np.frombuffer(part, np.uint32, len(part) // 4))) for part in parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -213,23 +216,23 @@ def _file(form: Form) -> SharedFile:
 
     A file that does not fit is unlinked, not written to: a program that has it open keeps it as it is.
     """
-    path = os.path.realpath(str(form.path))  # a link may lead to no file yet
+    path, how = os.path.realpath(str(form.path)), os.O_RDWR | system.NOT_INHERITED  # a link may lead to no file yet
     while True:
         try:
-            file, is_new = SharedFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)), True
+            file, is_new = SharedFile(os.open(path, how | os.O_CREAT | os.O_EXCL, 0o666)), True
         except FileExistsError:
             try:
-                file, is_new = SharedFile(os.open(path, os.O_RDWR | os.O_NONBLOCK)), False
+                file, is_new = SharedFile(os.open(path, how | system.NO_WAIT)), False
             except FileNotFoundError:
                 continue
         try:
-            fcntl.flock(file.fd, fcntl.LOCK_EX)  # of two programs, one makes it
+            system.lock_file(file.fd)  # of two programs, one makes it
             found = os.fstat(file.fd)
             if is_new and found.st_nlink:
                 os.ftruncate(file.fd, form.file_bytes)
                 file.write(form.header, 0)
-            if file.size == form.file_bytes and os.pread(file.fd, len(form.header), 0) == form.header:
-                fcntl.flock(file.fd, fcntl.LOCK_UN)  # a worker's descriptor would not release it
+            if file.size == form.file_bytes and system.pread(file.fd, len(form.header), 0) == form.header:
+                system.unlock_file(file.fd)  # a worker's descriptor would not release it
                 return file
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), found):  # else another program has replaced it

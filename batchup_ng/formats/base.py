@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..platforms import system
 from .columns import Column, Values
 
 CHUNK_BYTES = 1 << 20
@@ -149,11 +150,7 @@ def dividing(rows: int, most: int) -> int:
 
 def synchronised(path: str | os.PathLike[str]) -> None:
     """Bring a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    system.synchronise(os.fspath(path))
 
 
 def pwrite_all(handle: int, data: Any, offset: int) -> None:
@@ -164,7 +161,7 @@ def pwrite_all(handle: int, data: Any, offset: int) -> None:
     """
     view = memoryview(data).cast("B")
     while view:
-        done = os.pwrite(handle, view, offset)
+        done = system.pwrite(handle, view, offset)
         if done == 0:  # some file systems return 0 forever when they are full
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view, offset = view[done:], offset + done
@@ -173,7 +170,7 @@ def pwrite_all(handle: int, data: Any, offset: int) -> None:
 def pread_all(handle: int, size: int, offset: int) -> bytes:
     """Return `size` bytes at `offset`, fewer at the end of the file."""
     parts = []
-    while size and (part := os.pread(handle, size, offset)):
+    while size and (part := system.pread(handle, size, offset)):
         parts.append(part)
         size, offset = size - len(part), offset + len(part)
     return b"".join(parts)

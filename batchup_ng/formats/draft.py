@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from ..platforms import system
 from .base import pread_all, pwrite_all, synchronised
 
 DRAFT_PAGE_BYTES = 1 << 16
@@ -35,7 +36,7 @@ class Draft(io.RawIOBase):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | system.NOT_INHERITED, 0o666)
         self._before = self._kept = self._size = os.fstat(self._file).st_size
         self._at = 0
         self._pages: dict[int, bytearray] = {}

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import mmap
-import resource
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..platforms import system
 from .base import Writer
 from .columns import Column, Values
 
@@ -92,12 +93,11 @@ class LmdbWriter(Writer):
 
 def _map_bytes() -> int:
     """Return how many addresses to reserve: half of the remaining ones if there is a limit."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
+    limit = system.limit_on("RLIMIT_AS")
+    if limit == math.inf:
         return MAP_BYTES
-    with open("/proc/self/statm", "rb") as file:
-        used = int(file.read().split()[0]) * mmap.PAGESIZE
-    return min(MAP_BYTES, max(SPARE_BYTES, (limit - used) // 2 // mmap.PAGESIZE * mmap.PAGESIZE))
+    half = int(limit - system.addresses_in_use()) // 2
+    return min(MAP_BYTES, max(SPARE_BYTES, half // mmap.PAGESIZE * mmap.PAGESIZE))
 
 
 @contextlib.contextmanager

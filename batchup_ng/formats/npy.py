@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..platforms import system
 from .base import Writer, pwrite_all
 from .columns import Column, Values
 
@@ -37,7 +38,7 @@ class FixedRows(Writer):
 
     def resume(self, place: Any) -> None:
         self._offsets = self.offsets()
-        self._handle = os.open(self.path, os.O_RDWR)
+        self._handle = os.open(self.path, os.O_RDWR | system.NOT_INHERITED)
 
     def write(self, values: Values, n: int) -> None:
         assert self._handle is not None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 from ..data_source.epoch.state_file import read_state
 from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, StateError, WriteError
+from ..platforms import system
 from ..replaced_file import replace_text
 from .base import synchronised
 
@@ -130,7 +130,7 @@ class Partial:
         try:
             with contextlib.suppress(FileExistsError):  # mkdir(exist_ok=True) fails if it goes before it is looked at
                 self.folder.mkdir()
-            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._lock = system.open_to_lock(str(self.folder))
         except FileNotFoundError:
             if self.target.parent.is_dir():
                 return
@@ -146,14 +146,14 @@ class Partial:
             told.errno = error.errno
             raise told from error
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock_file(self._lock, wait=False)
         except BlockingIOError:
             raise ArgumentError(
                 f"path {str(self.target)!r} is being written by another process, in {str(self.folder)!r}; wait for it, "
                 f"or pass another path"
             ) from None
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(self._lock), os.lstat(self.folder)):
+            if system.locks(self._lock, str(self.folder)):
                 return
         self._close()
 
@@ -178,7 +178,7 @@ class Partial:
     def _close(self) -> None:
         handle, self._lock = self._lock, -1
         if handle >= 0:
-            os.close(handle)
+            system.close_lock(handle, str(self.folder))
 
 
 def _remove(path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..platforms import system
 from .base import Writer, pwrite_all, synchronised
 from .columns import Column, Values
 
@@ -127,7 +128,7 @@ class TarWriter(Writer):
         return self.made / self._name(shard)
 
     def _open(self) -> None:
-        self._handle = os.open(self._path(self._shard), os.O_RDWR | os.O_CREAT, 0o666)
+        self._handle = os.open(self._path(self._shard), os.O_RDWR | os.O_CREAT | system.NOT_INHERITED, 0o666)
         os.ftruncate(self._handle, self._bytes)
 
     def _end(self) -> None:

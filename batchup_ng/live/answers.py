@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from ..error_context import unless_of_signal_handler
 from ..errors import BatchupError
 from ..meters import batch_times
+from ..platforms import system
 from ..signals import InterruptsHeld
 from .figures import figures
 
@@ -85,7 +86,8 @@ def look(now: float) -> None:
 _answered: set[str] = set()
 """The folders with an answer of this program."""
 
-batch_times.look, batch_times.look_due = look, 0.0
+if system.HAS_LIVE_FIGURES:
+    batch_times.look, batch_times.look_due = look, 0.0
 
 
 def _is_asked(folder: int) -> bool:

@@ -32,11 +32,11 @@ import enum
 import itertools
 import math
 import os
-import resource
 import weakref
 from typing import Any, Generic, TypeVar
 
 from ..display import in_bytes
+from ..platforms import system
 from ..signals import InterruptsHeld
 from ..validation import size_in_bytes
 from . import limits
@@ -165,7 +165,7 @@ class MemoryBudget:
     def free(self) -> float:
         """Return the bytes that may be taken now; infinity if nothing is known."""
         free = limits.available() - sum([holder.untouched() for holder in self._holders.all()])
-        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        if system.limit_on("RLIMIT_AS") < math.inf:
             # Promised memory is mapped, so it counts there already.
             free = min(free, limits.addresses_left() * SHARE_OF_ADDRESSES)
         if self.limit is not None:

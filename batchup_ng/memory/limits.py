@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..platforms import system
 from ..signals import InterruptsHeld
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -38,13 +38,13 @@ def available() -> float:
     Signals wait: otherwise an exception of a handler, such as ``TimeoutError``, would pass for a missing file.
     """
     with InterruptsHeld():
-        return min([left for left, _ in (*_of_all(), *_of_process(resource.RLIMIT_DATA, "VmData"))])
+        return min([left for left, _ in (*_of_all(), *_of_process(system.limit_on("RLIMIT_DATA"), "VmData"))])
 
 
 def addresses_left() -> float:
     """Return the bytes that may still be mapped (``ulimit -v``); infinity without a limit. Mapped files count."""
     with InterruptsHeld():
-        return min([left for left, _ in _of_process(resource.RLIMIT_AS, "VmSize")], default=math.inf)
+        return min([left for left, _ in _of_process(system.limit_on("RLIMIT_AS"), "VmSize")], default=math.inf)
 
 
 def can_spare() -> bool:
@@ -62,10 +62,9 @@ def _of_all() -> Iterator[tuple[float, float]]:
             yield max(0, most - max(0, now - entries(folder / "memory.stat").get(cache, 0))), most
 
 
-def _of_process(kind: int, name: str) -> Iterator[tuple[float, float]]:
+def _of_process(limit: float, name: str) -> Iterator[tuple[float, float]]:
     """Yield the rest and the whole of a limit on this process, if there is one."""
-    limit, _ = resource.getrlimit(kind)
-    if limit != resource.RLIM_INFINITY:
+    if limit < math.inf:
         yield max(0, limit - entries(Path("/proc/self/status")).get(name, 0)), limit
 
 

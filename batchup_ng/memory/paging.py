@@ -8,14 +8,13 @@ system then reads these, all at once, and no others.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import mmap
-import os
 from typing import Any
 
 import numpy as np
 
+from ..platforms import system
 from . import limits
 
 _POPULATE_READ = 22
@@ -46,9 +45,7 @@ def announce_rows(array: np.ndarray, rows: np.ndarray) -> None:
     starts = array.__array_interface__["data"][0] + rows * row_bytes
     first = starts // mmap.PAGESIZE * mmap.PAGESIZE
     lengths = starts + row_bytes - first
-    # Calls that keep the interpreter's lock: releasing it for microseconds may cost milliseconds to get it back.
-    for address, length in zip(first.tolist(), lengths.tolist(), strict=True):
-        _LIBC.madvise(address, length, mmap.MADV_WILLNEED)
+    system.advise_will_need(list(zip(first.tolist(), lengths.tolist(), strict=True)))
 
 
 def map_pages(mapping: mmap.mmap, start: int, end: int) -> None:
@@ -64,8 +61,7 @@ def map_pages(mapping: mmap.mmap, start: int, end: int) -> None:
 @functools.cache
 def _half_of_memory() -> float:
     """Return half of the machine's memory in bytes, or of a container's limit."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([memory, *[limit for limit, _ in limits.memory_limits()]]) / 2
+    return min([system.memory_of_machine(), *[limit for limit, _ in limits.memory_limits()]]) / 2
 
 
 def file_name(accessor: Any) -> str | None:
@@ -96,17 +92,11 @@ def copy_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
         segments[:, 0] = array.__array_interface__["data"][0] + some * row_bytes
         segments[:, 1] = row_bytes
         to[1] = len(some) * row_bytes
-        if _UNLOCKED.process_vm_readv(os.getpid(), to.ctypes.data, 1, segments.ctypes.data, len(some), 0) != int(to[1]):
+        copied = system.copy_segments(to, segments)
+        if copied is None:  # no such call
+            np.take(array, rows, axis=0, out=out)
+            return True
+        if copied != int(to[1]):
             return False
         to[0] += to[1]
     return True
-
-
-_LIBC = ctypes.PyDLL(None)
-_LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-_UNLOCKED = ctypes.CDLL(None)
-if hasattr(_UNLOCKED, "process_vm_readv"):  # Linux
-    _OF_SEGMENTS = (ctypes.c_void_p, ctypes.c_ulong)
-    _UNLOCKED.process_vm_readv.argtypes = [ctypes.c_int, *_OF_SEGMENTS, *_OF_SEGMENTS, ctypes.c_ulong]
-    _UNLOCKED.process_vm_readv.restype = ctypes.c_ssize_t

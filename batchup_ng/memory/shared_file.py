@@ -39,6 +39,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
+from ..platforms import system
 
 NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Error numbers of a system call that the system lacks, or a container forbids."""
@@ -72,7 +73,7 @@ class SharedFile:
 
         Raises ``OSError`` if the system gives none.
         """
-        if not hasattr(os, "posix_fallocate"):
+        if not system.HAS_SHARED_FILES:
             raise OSError(errno.ENOSYS, "this system has no call to reserve the pages of a file")
         fd = _in_memory()
         try:
@@ -127,7 +128,7 @@ class SharedFile:
         Raises ``OSError`` if the system has no room, or the descriptor was closed.
         """
         self._check()
-        os.posix_fallocate(self.fd, offset, nbytes)
+        system.reserve_pages(self.fd, offset, nbytes)
 
     def write(self, data: Any, offset: int) -> int:
         """Write all bytes of a buffer; return the offset of the end.
@@ -137,7 +138,7 @@ class SharedFile:
         self._check()
         view = memoryview(data).cast("B")
         while view:
-            done = os.pwrite(self.fd, view, offset)
+            done = system.pwrite(self.fd, view, offset)
             if done == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             view, offset = view[done:], offset + done
@@ -166,6 +167,42 @@ class SharedFile:
 
     def __del__(self, close: Callable[[SharedFile], None] = close) -> None:  # when Python ends, `os` may be gone
         close(self)
+
+
+class LocalMemory:
+    """Memory of this process, with the calls of a :class:`SharedFile`, for systems that have none without a name."""
+
+    fd = -1
+    place = None  # for other processes: each has its own
+
+    def __init__(self, nbytes: int) -> None:
+        self._mapping = mmap.mmap(-1, nbytes or 1)
+
+    def taken(self) -> int:
+        """Return its bytes."""
+        return len(self._mapping)
+
+    def reserve(self, offset: int, nbytes: int) -> None:
+        """Do nothing: the memory is there."""
+
+    def write(self, data: Any, offset: int) -> int:
+        """Write all bytes of a buffer; return the offset of the end."""
+        view = memoryview(data).cast("B")
+        end = offset + len(view)
+        self._mapping[offset:end] = view
+        return end
+
+    def map(self, access: int = mmap.ACCESS_WRITE, nbytes: int = 0) -> mmap.mmap:
+        """Return the memory."""
+        return self._mapping
+
+
+def memory_for_all(nbytes: int) -> SharedFile | LocalMemory:
+    """Return memory, all zero: shared by all processes of the program where the system has such files.
+
+    Raises ``OSError`` if there is not enough.
+    """
+    return SharedFile.nameless(nbytes) if system.HAS_SHARED_FILES else LocalMemory(nbytes)
 
 
 def _in_memory() -> int:

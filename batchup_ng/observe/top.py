@@ -19,6 +19,7 @@ from .._version import __version__
 from ..display import in_bytes, printable
 from ..errors import ArgumentError, BatchupError
 from ..live.answers import FolderRefused, folders, opened
+from ..platforms import system
 
 DRAWN_EVERY = 1.0
 """Seconds from one table to the next, and from one request to the next."""
@@ -96,6 +97,8 @@ class Program:
     """
 
     def __init__(self, pid: int) -> None:
+        if not system.HAS_LIVE_FIGURES:
+            raise ArgumentError("top needs /proc, which only Linux has; print loader.metrics() in the program instead")
         self.pid = pid
         self._began, owner = _began(pid), _owner(pid)
         if self._began is None or owner is None:

@@ -35,6 +35,7 @@ from ..display import in_seconds
 from ..error_context import raise_if_of_signal_handler
 from ..memory.leases import BufferPool
 from ..meters.cpu import timed
+from ..platforms import system
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
 from .lock_looks import Looks, looks_at
@@ -97,6 +98,8 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
     """
     if not source.is_random_access:
         return Tried(Choice("threads", "it only streams, which is not tried out"), [])
+    if not system.HAS_PROCESS_POOLS:
+        return Tried(Choice("threads", "this system has no worker processes"), [])
     try:
         source, options = copy_to_try((source, options))
         if timeout is not None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 import weakref
@@ -34,6 +33,7 @@ from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.node import Node, samples_in_words
 from ..memory.budget import BUDGET
 from ..meters.batch_times import values_of
+from ..platforms import system
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped
 from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
@@ -218,7 +218,7 @@ def _leave_to_parent() -> None:
         shared.leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+system.after_fork_in_child(_leave_to_parent)
 
 
 def orders_of_state(epoch: Epoch, resumed: int | None) -> OrdersOfState:
@@ -372,7 +372,7 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
                 if options.workers == AUTO and shared.used_kind != "serial" and node.meter is not None:
                     shared.tuner = work_pool.Tuner(
                         pool, shared.used_kind, node.bound, buffer, node.meter,
-                        may_move=shared.kind == "auto" and not shared.moves,
+                        may_move=shared.kind == "auto" and not shared.moves and system.HAS_PROCESS_POOLS,
                         came=shared.moves[0] if len(shared.moves) == 1 else None,
                     )  # fmt: skip
                     node.setup = node.setup._replace(tuner=shared.tuner)

@@ -16,11 +16,12 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
-import resource
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from ..platforms import system
 
 TOGETHER_SECONDS = 0.005
 """Least number of seconds for which the two threads run together."""
@@ -121,11 +122,11 @@ def _looks(clock: int, ended: list[float]) -> Looks:
             return ended[0]
 
     held = cpu = squares = place = 0.0
-    since, ran, switches = time.perf_counter(), ran_by_now(), _switches()
+    since, ran, switches = time.perf_counter(), ran_by_now(), system.voluntary_switches()
     while not ended:
         place = (place + SPREAD) % 1.0
         time.sleep((0.5 + place) * ASLEEP_SECONDS)
-        before, switches = switches, _switches()
+        before, switches = switches, system.voluntary_switches()
         began, since = since, time.perf_counter()
         waited = since - began > LATE_SECONDS if math.isnan(switches) else switches - before > 1
         ran_before, ran = ran, ran_by_now()
@@ -134,9 +135,3 @@ def _looks(clock: int, ended: list[float]) -> Looks:
         held += seconds * waited
         squares += (min(seconds, UNSEEN_SECONDS) if waited else seconds) ** 2
     return Looks(held, cpu, squares)
-
-
-def _switches() -> float:
-    """Return how often this thread has waited, for a sleep or for the lock; NaN if the system does not count that."""
-    of_thread = getattr(resource, "RUSAGE_THREAD", None)
-    return math.nan if of_thread is None else resource.getrusage(of_thread).ru_nvcsw

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..error_context import raise_if_of_signal_handler
 from ..graph.node import Node
+from ..platforms import system
 from .base import AbstractWorkerPool
 from .task import ONCE, Call, Pool, Submission, TaskFuture
 
@@ -71,7 +72,7 @@ def _leave_to_parent() -> None:
     _guard = threading.RLock()  # another thread may have held it
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+system.after_fork_in_child(_leave_to_parent)
 
 
 def share_of(kind: str, surroundings: Any, make: Callable[[], AbstractWorkerPool]) -> PoolShare:

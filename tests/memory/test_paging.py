@@ -15,6 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.memory import paging
+from batchup_ng.platforms import unix
 
 PAGE = mmap.PAGESIZE
 AROUND = 64
@@ -53,7 +54,7 @@ def test_of_a_file_that_fits_into_memory_the_system_reads_what_it_likes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(paging, "_LIBC", SimpleNamespace(madvise=lambda *advice: asked.append(advice)))
+    monkeypatch.setattr(unix, "_LIBC", SimpleNamespace(madvise=lambda *advice: asked.append(advice)))
     np.save(tmp_path / "rows.npy", np.zeros((100, 3000)))
     source = bu.ArrayDataSource([np.load(tmp_path / "rows.npy", mmap_mode="r")])
     source.samples_by_indices(np.array([7, 3, 98]))

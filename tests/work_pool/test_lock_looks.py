@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchup_ng.platforms import system
 from batchup_ng.work_pool import lock_looks
 from batchup_ng.work_pool.lock_looks import Looks, looks_at
 
@@ -71,7 +72,7 @@ def test_an_error_arrives_and_no_thread_is_left() -> None:
 def test_a_system_that_counts_less_is_looked_at_by_elapsed_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(resource, "RUSAGE_THREAD", raising=False)
     monkeypatch.setattr(lock_looks, "HAS_CLOCKS", False)
-    assert math.isnan(lock_looks._switches())
+    assert math.isnan(system.voluntary_switches())
     looks = looks_at(in_python, 0.002)
     assert 0 <= looks.share <= 1
     assert looks.cpu > 0

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...error_context import of_signal_handler, shortened
 from ...errors import ArgumentError, BatchupError, SampleReadError
+from ...platforms import system
 from ...validation import path_text
 from ..base import check_out, checked_rows, chosen_rows, function_told, rows_of
 from . import remote
@@ -33,7 +34,7 @@ OPENING_LOCK = threading.Lock()
 """Held while a file is opened by a library that has one state of it for all its handles."""
 
 # A thread that does not exist in the child of a fork may hold it.
-os.register_at_fork(after_in_child=OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
+system.after_fork_in_child(OPENING_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 class StoredRows(ABC):

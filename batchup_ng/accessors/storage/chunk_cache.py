@@ -30,7 +30,6 @@ machine, or if the system has no such files, a process has its own cache.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import mmap
 import os
@@ -45,6 +44,7 @@ from ...error_context import raise_if_of_signal_handler, unless_of_signal_handle
 from ...memory import limits
 from ...memory.budget import BUDGET, Holder, Living, Step
 from ...memory.shared_file import Place, SharedFile, give_back
+from ...platforms import system
 
 MOST_SLOTS = 4096
 """Slots of a cache at most: each batch searches all keys."""
@@ -339,7 +339,7 @@ class _Share:
         try:
             while self.file is not None:
                 with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(self.file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    system.lock_file(self.file.fd, wait=False)
                     break
                 if time.monotonic() > until:
                     raise _LockHeldError
@@ -348,7 +348,7 @@ class _Share:
                 yield
             finally:
                 if self.file is not None:
-                    fcntl.flock(self.file.fd, fcntl.LOCK_UN)
+                    system.unlock_file(self.file.fd)
         finally:
             self._lock.release()
 

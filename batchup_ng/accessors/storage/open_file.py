@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from ...platforms import system
 from .remote import RemoteFile, Stamp, is_remote
 
 
@@ -36,12 +37,12 @@ class OpenFile:
     scan_bytes = 1 << 22
 
     def __init__(self, path: str) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.number = os.open(path, os.O_RDONLY | system.NOT_INHERITED)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return all `size` bytes from `offset` on."""
-        found = os.pread(self.number, size, offset)
-        while len(found) < size and (more := os.pread(self.number, size - len(found), offset + len(found))):
+        found = system.pread(self.number, size, offset)
+        while len(found) < size and (more := system.pread(self.number, size - len(found), offset + len(found))):
             found += more  # Linux reads 2 GiB at once at most
         if len(found) != size:
             raise EOFError(f"{len(found)} of {size} bytes are there")
@@ -53,7 +54,7 @@ class OpenFile:
 
     def walk(self, size: int) -> Callable[[int, int], bytes]:
         """Return ``read(offset, n)``, which returns fewer bytes at the end of the file; `size` is the file's."""
-        return lambda offset, n: os.pread(self.number, n, offset)
+        return lambda offset, n: system.pread(self.number, n, offset)
 
     def __del__(self) -> None:
         if self.number >= 0:  # it could be opened

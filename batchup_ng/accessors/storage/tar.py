@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import validation
 from ...errors import ArgumentError, ArgumentTypeError
+from ...platforms import system
 from ...validation import not_negative
 from ..base import rows_of
 from ..image_bytes import ImageBytes
@@ -267,9 +268,9 @@ class TarShards(InRuns, StoredArray, StoredValues):
         each = zip(range(0, len(out), n_row), self._file_of_each(files, rows), offsets, strict=True)
         for start, file, offset in each:  # no file is at a URL
             into = out[start : start + n_row]
-            found = os.preadv(file.number, [head, into] if wanted else [into], offset)
+            found = system.pread_into(file.number, [head, into] if wanted else [into], offset)
             while len(head) <= found < whole and (
-                more := os.preadv(file.number, [into[found - len(head) :]], offset + found)
+                more := system.pread_into(file.number, [into[found - len(head) :]], offset + found)
             ):
                 found += more  # Linux reads 2 GiB at once at most
             if found != whole or head != wanted:

@@ -34,6 +34,7 @@ from numpy import random as numpy_random  # here, because another thread may hol
 
 from ...errors import PoolBroken
 from ...memory.shared_file import identity
+from ...platforms import system
 from . import parent_death, worker
 from .parent_death import ParentDeath
 from .process import EXIT_UNKNOWN, Launcher, WorkerProcess, command, hang_up, new_pair, refused, run, same_bits
@@ -277,7 +278,7 @@ def _leave_to_parent() -> None:
         server._life.close()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+system.after_fork_in_child(_leave_to_parent)
 
 
 class ServerLauncher(Launcher):

@@ -12,13 +12,13 @@ user closes its copy at once, otherwise it would keep the workers alive.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
 import weakref
 
 from ...memory.shared_file import identity
+from ...platforms import system
 
 
 class ParentDeath:
@@ -56,7 +56,7 @@ def _release_in_a_fork() -> None:
         pipe.release()
 
 
-os.register_at_fork(after_in_child=_release_in_a_fork)
+system.after_fork_in_child(_release_in_a_fork)
 
 
 def hang_on(fd: int) -> None:
@@ -64,9 +64,7 @@ def hang_on(fd: int) -> None:
     with contextlib.suppress(AttributeError, OSError):
         # Opened again, because the signal belongs to the open file, which all workers share.
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+        system.signal_at_end(own, signal.SIGKILL)
         poll = select.poll()
         poll.register(own, 0)
         if poll.poll(0):  # the write end was already closed

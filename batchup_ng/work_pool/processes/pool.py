@@ -18,6 +18,7 @@ from ...display import in_bytes
 from ...errors import ArgumentError, SharedMemoryWarning, WorkerWarning
 from ...graph.node import Node
 from ...memory.budget import BUDGET, Claim
+from ...platforms import system
 from ...warn import warn_consumer
 from ..base import ADVICE_ON_POOL_OPTIONS, AbstractWorkerPool, worker_count
 from ..parallel import LONGEST_TIMEOUT
@@ -82,6 +83,11 @@ class WorkerProcessPool(AbstractWorkerPool):
         start_timeout: float = START_TIMEOUT,
         spill: str | os.PathLike[str] | None = None,
     ) -> None:
+        if not system.HAS_PROCESS_POOLS:
+            raise ArgumentError(
+                "WorkerProcessPool needs Linux or macOS, and this system is another; use WorkerThreadPool, or "
+                "pool='threads' of a Loader"
+            )
         super().__init__()
         _end_forgotten()
         self.processes = worker_count(processes)

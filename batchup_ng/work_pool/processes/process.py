@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ...errors import PoolBroken, PoolClosed
 from ...memory.limits import entries
+from ...platforms import system
 from .parent_death import ParentDeath
 from .schedule import START_TIMEOUT
 
@@ -139,20 +140,20 @@ def refused(error: OSError | RuntimeError) -> PoolBroken:
         hint = "; there is not enough memory" if code == errno.ENOMEM else ""
         return PoolBroken(f"a worker process cannot be started: {error}{hint}")
     name, what = _LIMITS[code]
-    soft, _ = resource.getrlimit(getattr(resource, name))
-    many = "no limit of its own on" if soft == resource.RLIM_INFINITY else f"a limit of {soft}"
+    soft = system.limit_on(name)
+    many = "no limit of its own on" if soft == math.inf else f"a limit of {soft}"
     return PoolBroken(f"a worker process cannot be started: {os.strerror(code)}; {name} sets {many} {what}")
 
 
 def _limit_on_memory() -> str:
     """Return the limit, in words, that leaves less memory than a thread's stack; empty if there is none."""
-    stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
-    if stack == resource.RLIM_INFINITY:
+    stack = threading.stack_size() or system.limit_on("RLIMIT_STACK")
+    if stack == math.inf:
         stack = 2 << 20  # the default of glibc in this case
     used = entries(Path("/proc/self/status"))
     for name, counted, option in _LIMITS_ON_MEMORY:
-        soft, _ = resource.getrlimit(getattr(resource, name))
-        if soft != resource.RLIM_INFINITY and soft - used.get(counted, 0) < stack:
+        soft = system.limit_on(name)
+        if soft < math.inf and soft - used.get(counted, 0) < stack:
             return f"{name} sets a limit of {soft} bytes on the memory of this process; raise it by ulimit {option}"
     return ""
 

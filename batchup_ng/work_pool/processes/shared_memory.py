@@ -17,9 +17,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import math
 import mmap
-import os
-import resource
 import threading
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from ...memory.budget import BUDGET, Holder, Living, Step
 from ...memory.leases import Block, Returned, on_lease, size_class
 from ...memory.paging import map_pages
 from ...memory.shared_file import SharedFile, give_back, private
+from ...platforms import system
 from .protocol import Placed
 
 PAGE = mmap.PAGESIZE
@@ -263,11 +263,7 @@ def _reasonable_span() -> int:
 
     The map takes address space at once, so it has a quarter of the limit, and leaves half of what is free to others.
     """
-    span = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if addresses != resource.RLIM_INFINITY:
-        span = int(min(span, addresses // 4, BUDGET.free() / 2))
-    file, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if file != resource.RLIM_INFINITY:
-        span = min(span, file)
-    return max(PAGE, span // PAGE * PAGE)
+    span, addresses = system.memory_of_machine(), system.limit_on("RLIMIT_AS")
+    if addresses < math.inf:
+        span = min(span, addresses // 4, BUDGET.free() / 2)
+    return max(PAGE, int(min(span, system.limit_on("RLIMIT_FSIZE"))) // PAGE * PAGE)

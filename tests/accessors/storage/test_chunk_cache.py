@@ -25,6 +25,7 @@ from batchup_ng.accessors.storage import chunk_cache
 from batchup_ng.accessors.storage.chunk_cache import TABLE_BYTES, ChunkCache
 from batchup_ng.memory.budget import BUDGET, Living, Step
 from batchup_ng.memory.shared_file import Place
+from batchup_ng.platforms import system
 from tests.extent import thorough
 from tests.messages import raises
 
@@ -194,7 +195,7 @@ def test_out_of_reach_each_has_its_own() -> None:
 
 
 def test_a_system_without_files_in_memory_has_a_cache_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.setattr(system, "HAS_SHARED_FILES", False)
     cache = ChunkCache(4 * NBYTES)
     check(cache, [1])
     check(cache, [1], no_decoding)
