@@ -17,7 +17,6 @@ import numpy as np
 
 from . import validation, work_pool
 from .data_source.batch_sizes import checked_batch_size
-from .data_source.epoch.history import adopted
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
 from .data_source.epoch.opening import prepare, whole_epoch
 from .data_source.epoch.state import STEPS, loader_state, saved_steps
@@ -54,7 +53,7 @@ from .work_pool.loader_pool import (
 )
 from .work_pool.loader_weights import set_weights
 from .work_pool.parallel import ParallelNode, PoolNode, WithConsumerMaps
-from .work_pool.steps import resume_steps, state_without, steps_of
+from .work_pool.steps import adopted_by, resume_steps, state_without, steps_of
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -289,7 +288,8 @@ class Loader:
         sample of the ones left out is left out as a whole.
 
         Raises:
-            ArgumentError: a step was taken already, or the steps of the loader cannot be found again.
+            ArgumentError: a step was taken already, or is more than 10,000 epochs ahead, or the steps of the loader
+                cannot be found again.
         """
         self.load_state_dict(state_without(self, steps))
 
@@ -335,7 +335,8 @@ class Loader:
         `adopt` names what may differ from the state: see :meth:`~batchup_ng.BatchIterator.load_state_dict`.
 
         Raises:
-            StateError: the state is damaged, or belongs to another source, order or seed; nothing has changed.
+            StateError: the state is damaged, or belongs to another source, order or seed, or `adopt` would change
+                batches that :meth:`skip` leaves out; nothing has changed.
         """
         number, drawn, epoch_state = loader_state(state, self._seed_drawn)
         steps, shared = saved_steps(state), self._shared
@@ -348,7 +349,7 @@ class Loader:
             if self._seed_drawn:
                 shared.options = {**shared.options, "shuffle": with_seed(shared.options["shuffle"], drawn)}
                 shared.checked = None if shared.checked is None else epoch_options(**shared.options)
-            epoch_state = adopted(epoch_state, shared.source.node, adopt) if adopt else epoch_state
+            epoch_state = adopted_by(shared, epoch_state, adopt) if adopt else epoch_state
             if epoch_state is not None:
                 options = dataclasses.replace(self._options_of(number), history=None)
                 prepared = prepare(self._with_plan(), options, epoch_state)
@@ -373,7 +374,8 @@ class Loader:
         """Set other weights of the mixture, from sample `after` of the epoch under way on, and for all epochs after it.
 
         The epoch under way keeps its length. The weights are kept in the state: a loader that resumes goes on with
-        them. Call this on the thread that iterates; with several ranks, make the same call on each.
+        them. A change that was set for a later sample goes. Call this on the thread that iterates; with several ranks,
+        make the same call on each.
 
         Args:
             weights: As for :func:`~batchup_ng.mix`; one number a part, or weights that change.
@@ -382,7 +384,8 @@ class Loader:
 
         Raises:
             ArgumentError: the source is no mixture, or none with `length`; a batch with that sample is in the making
-                or was handed out; the weights are invalid; or `after` is missing with several ranks.
+                or was handed out; :meth:`skip` leaves out a batch after it; the weights are invalid; or `after` is
+                missing with several ranks.
         """
         set_weights(self._shared, weights, after, self._options_of, self._with_plan)
 

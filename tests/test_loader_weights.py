@@ -251,6 +251,29 @@ def test_a_ledger_refuses_weights_that_are_set_and_a_state_that_has_some(tmp_pat
             next(iter(loader))
 
 
+def test_a_ledger_begins_with_the_epoch_after_one_that_was_adopted(tmp_path: Any) -> None:
+    path = tmp_path / "run.json"
+    with bu.ledger(opened(mixed()), path) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        state = loader.state_dict()
+    with opened(mixed(weights=(1, 1))) as loader:
+        loader.load_state_dict(state, adopt=["weights"])
+        with raises(bu.LedgerError):
+            next(iter(bu.ledger(opened_from(loader), path)))
+        list(loader)
+        bu.ledger(loader, path)
+        second = samples(loader)
+        assert samples([loader.replay(step) for step in range(15, 30)]) == second
+
+
+def opened_from(loader: bu.Loader) -> bu.Loader:
+    """Another loader of the same source, at the same place."""
+    other = opened(mixed(weights=(1, 1)))
+    other.load_state_dict(loader.state_dict())
+    return other
+
+
 def test_an_epoch_of_which_batches_are_left_out_keeps_its_weights() -> None:
     with opened(mixed()) as loader:
         loader.skip([1])
@@ -261,3 +284,70 @@ def test_an_epoch_of_which_batches_are_left_out_keeps_its_weights() -> None:
         assert share(samples(iterator)) < 0.3
         loader.set_weights([1, 1])
         assert share(samples(loader)) == 0.5
+
+
+def test_the_latest_call_holds_from_its_sample_on() -> None:
+    """A change that was set for a later sample goes, so the epochs after have the weights of the latest call."""
+    with opened(mixed()) as loader:
+        iterator = iter(loader)
+        loader.set_weights([0, 1], after=80)
+        given = samples([next(iterator)])
+        loader.set_weights([1, 0], after=40)
+        state = loader.state_dict()
+        given += samples(iterator)
+        assert share(given[40:]) == 0
+        second = samples(loader)
+        assert share(second) == 0
+    with opened(mixed(), 7) as resumed:
+        resumed.load_state_dict(state)
+        assert samples(resumed) == given[8:]
+        assert samples(resumed) == second
+
+
+@pytest.mark.parametrize("adopt", [["rows"], ["weights"], ["weights", "rows"]])
+@pytest.mark.parametrize("taken", [0, 1, 5, 6, 10])
+def test_a_state_with_weights_set_for_a_later_sample_is_adopted(taken: int, adopt: list[str]) -> None:
+    """Added rows leave the weights as they were set, from their sample on; the weights of the source replace them."""
+    with opened(mixed()) as loader:
+        iterator = iter(loader)
+        loader.set_weights([0, 1], after=48)
+        given = samples([next(iterator) for _ in range(taken)])
+        state = json.loads(json.dumps(loader.state_dict()))
+    weights = (1, 1) if "weights" in adopt else (3, 1)
+    parts = [bu.ArrayDataSource([i * 1000 + np.arange(n)]) for i, n in enumerate([50, 24 if "rows" in adopt else 20])]
+    source = bu.mix(*parts, weights=list(weights), length=120).map(noisy, rng="sample")
+    with opened(source) as loader:
+        loader.load_state_dict(state, adopt=adopt)
+        middle = loader.state_dict()
+        given += samples(loader)
+        second = samples(loader)
+    before, after = given[8 * taken : 48], given[max(48, 8 * taken) :]
+    if "weights" in adopt:
+        assert share(given[8 * taken :]) == pytest.approx(0.5, abs=0.02)
+        assert share(second) == 0.5
+    else:
+        assert not before or share(before) == pytest.approx(0.25, abs=0.1)
+        assert share(after) == share(second) == 1
+    assert len(given) == 120
+    with opened(source, 5) as resumed:
+        resumed.load_state_dict(middle)
+        assert samples(resumed) == given[8 * taken :]
+        assert samples(resumed) == second
+
+
+def test_batches_to_come_that_are_left_out_keep_their_weights() -> None:
+    for steps, after in (([3, 20], 60), ([6], 50), ([16], 120)):  # later epochs change, too
+        with opened(mixed()) as loader:
+            loader.skip(steps)
+            state = loader.state_dict()
+            with raises(ArgumentError):
+                loader.set_weights([1, 1], after=after)
+            assert loader.state_dict() == state
+    with opened(mixed()) as loader:
+        plain = samples(opened(mixed()))
+        loader.skip([2])
+        loader.set_weights([0, 1], after=24)
+        given = samples(loader)
+        assert given[:16] == plain[:16]
+        assert share(given[16:]) == 1
+        assert len(given) == 112

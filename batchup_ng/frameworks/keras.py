@@ -76,7 +76,7 @@ def to_keras(loader: Loader) -> Any:
         ArgumentTypeError: the source only streams, a generator draws its order, or an epoch has no end. For these,
             pass :func:`endless` to Keras.
         ArgumentError: when Keras asks for a batch: ``shard="auto"`` would find several processes, and the loader has no
-            ``shard=``.
+            ``shard=``. The loader has a :func:`~batchup_ng.ledger`, which would miss the batches.
 
     >>> import numpy as np, batchup_ng as bu
     >>> x = np.arange(6.0)[:, None]
@@ -88,6 +88,7 @@ def to_keras(loader: Loader) -> Any:
     3
     """
     _check(loader)
+    _refuse_ledger(loader)
     remedy = "; pass endless(loader) to fit, with steps_per_epoch="
     try:
         len(loader)
@@ -123,6 +124,15 @@ def _check(loader: Any) -> None:
     if not isinstance(loader, Loader):
         raise ArgumentTypeError(
             f"loader must be a Loader, not a {type(loader).__name__}; make one of data: Loader(data, batch_size)"
+        )
+
+
+def _refuse_ledger(loader: Loader) -> None:
+    steps = loader._shared.steps
+    if steps is not None and steps.ledger is not None:
+        raise ArgumentError(
+            "the ledger of this loader would not know the batches that Keras asks for by their numbers; pass "
+            "endless(loader) to fit, with steps_per_epoch=, or leave the ledger out"
         )
 
 
@@ -199,9 +209,10 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
         """Return batch `index` of the epoch.
 
         Raises:
-            ArgumentError: several processes train, and Keras or nobody shards the batches.
+            ArgumentError: several processes train, and Keras or nobody shards the batches; the loader has a ledger.
         """
         self._check_ranks()
+        _refuse_ledger(self._loader)
         with self._lock:
             if self._may_begin:
                 self._may_begin = False
@@ -268,6 +279,8 @@ class LoaderDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has n
                 UserWarning,
             )
         self._loader.set_epoch(done.epoch + 1)
+        if self._loader._shared.steps is not None:
+            self._loader._shared.steps.passes(done.n_batches)
         self._pass = Pass(self._loader)
         if done.due == done.n_batches:
             self._pass.make_ahead()

@@ -20,6 +20,7 @@ from ..graph.node import Node, nodes_of, samples_in_words
 from ..graph.rows import RowsNode
 from ..graph.wrapped import SameOrderNode
 from ..sampling.base import AbstractSampler
+from ..sampling.schedules import WeightSchedule, schedule_from
 from ..sampling.standard import StandardSampler
 
 MAX_OPTIONS = 20_000
@@ -74,6 +75,9 @@ def _made(name: str, options: dict[str, Any]) -> AbstractSampler:
     kind = getattr(sampling, name)
     if name not in sampling.__all__ or not issubclass(kind, AbstractSampler):
         raise TypeError(name)
+    weights = options.get("weights")
+    if isinstance(weights, dict):
+        options = {**options, "weights": schedule_from(weights["schedule"], len(options["lengths"]))}
     made: AbstractSampler = kind(**options)
     return made
 
@@ -110,6 +114,8 @@ def _options_of_sampler(sampler: AbstractSampler) -> list[Any] | None:
 
 def _plain(value: Any) -> Any:
     """Return an option as JSON has it; an array of many numbers as it is."""
+    if isinstance(value, WeightSchedule):
+        return {"schedule": value.plain()}
     return value.tolist() if isinstance(value, np.ndarray) and value.size < MAX_OPTIONS else value
 
 

@@ -31,8 +31,8 @@ LIBRARIES = (
 )  # fmt: skip
 """Libraries whose versions a ledger keeps, if the program has imported them."""
 
-NOT_OF_ORDER = {"shuffle", "generator", "own", "counted", "policy"}
-"""Options of an epoch that its order does not depend on, once it is open."""
+NOT_OF_ORDER = {"shuffle", "generator", "own", "counted", "policy", "history"}
+"""Options of an epoch that its order does not depend on, once it is open, or that are checked before."""
 
 
 @validation.known_names({})
@@ -189,6 +189,11 @@ def _ended(content: Content, step: int) -> Content:
 
 
 def _segment(options: EpochOptions, plan: BatchPlan, step: int, source: int, attempt: int) -> Segment:
+    if options.history is not None and options.history.at(options.epoch) is not None:
+        raise LedgerError(
+            "a ledger cannot keep an epoch with weights of set_weights, or one that goes on with adopt=; leave the "
+            "ledger out until that epoch has ended, and pass weights=bu.steps(...) to mix in place of set_weights"
+        )
     plain = plan.in_samples and not isinstance(plan, ShortenedPlan) and options.reached == START
     whole = plain and 0 < plan.n_batches < float("inf")
     segment = segment_of(options, plan, step, source, attempt, whole)

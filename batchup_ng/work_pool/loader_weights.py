@@ -17,6 +17,7 @@ from ..sampling.mixture import MixtureSampler
 from ..sampling.plans.epoch import SamplesPlan
 from ..sampling.schedules import WeightSchedule
 from .loader_pool import OptionsOf, SharedByViews, WithPlan
+from .steps import leaves_out_after
 
 
 def set_weights(
@@ -44,6 +45,7 @@ def set_weights(
                 )
             earliest = plan.reached(max(plan.first, plan.planned)).samples
             at = _after(after, earliest, mixture, epoch.options)
+            _check_skipped(shared, epoch.options.epoch, at)
             history = changed(shared.history, epoch.options.epoch, at, schedule)
             options = dataclasses.replace(epoch.options, history=history)
             rows = epoch_plan(epoch.node, options).rows
@@ -62,6 +64,7 @@ def _set_between(
     epoch = prepare(with_plan(), options, shared.prepared or state)
     mixture = _mixture(shared.source.node)
     at = _after(after, epoch.options.reached.samples, mixture, options)
+    _check_skipped(shared, number, at)
     history: History = changed(epoch.options.history, number, at, schedule)
     planner(shared.source.node, dataclasses.replace(options, history=history))  # raises if they do not fit
     if state is not None:
@@ -85,6 +88,14 @@ def _mixture(node: Node) -> MixtureSampler:
             "length= to mix, -1 for no end"
         )
     return mixture
+
+
+def _check_skipped(shared: SharedByViews, epoch: int, after: int) -> None:
+    if leaves_out_after(shared.skipped, epoch, after):
+        raise ArgumentError(
+            f"set_weights changes all batches after sample {after} of epoch {epoch}, and skip() leaves out some of "
+            f"them, which would have other samples; load a state from before skip(), set the weights, and skip then"
+        )
 
 
 def _after(after: Any, earliest: int, mixture: MixtureSampler, options: EpochOptions) -> int:

@@ -11,14 +11,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import validation
+from ..data_source.epoch.history import adopted
 from ..data_source.epoch.opening import epoch_plan, prepare
 from ..data_source.epoch.state import STEPS, SavedSteps, digest, identity
-from ..errors import ArgumentError
+from ..errors import ArgumentError, StateError
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped, positions_of
 
 MAX_SKIPPED = 1_000_000
 """The most steps of one call that leaves batches out."""
+
+MAX_EPOCHS = 10_000
+"""The most epochs ahead of a step to leave out."""
 
 
 class Steps:
@@ -58,6 +62,12 @@ class Steps:
             except BaseException:  # the epoch begins again
                 self._inner = self._plan = None
                 raise
+
+    def passes(self, n_batches: int) -> None:
+        """Count the batches of an epoch that came by their numbers."""
+        self.settle()
+        if self._step is not None:
+            self._step += n_batches
 
     def settle(self) -> None:
         """Count the batches of the epoch under way, whose iterator goes."""
@@ -140,11 +150,31 @@ def resume_steps(shared: Any, saved: SavedSteps | None) -> None:
         shared.steps.goes_on(saved)
 
 
+def leaves_out_after(skipped: Iterable[Skipped], epoch: int, position: int) -> bool:
+    """Return whether a batch is left out that ends after a position of an epoch."""
+    return any((each.epoch, each.end) > (epoch, position) for each in skipped)
+
+
+def adopted_by(shared: Any, epoch_state: Any, adopt: Any) -> Any:
+    """Return the state of an epoch as one of this source: see :func:`.adopted`.
+
+    Raises:
+        StateError: batches to come are left out, and would have other samples.
+    """
+    made = adopted(epoch_state, shared.source.node, adopt)
+    if made is not epoch_state and leaves_out_after(shared.skipped, made["epoch"], made["samples"]):
+        raise StateError(
+            "this state leaves out batches to come by skip(), and adopt= would give them other samples; load a state "
+            "from before skip(), and leave out the rows by subset(exclude=...)"
+        )
+    return made
+
+
 def state_without(loader: Any, steps: Iterable[int]) -> dict[str, Any]:
     """Return the state of a loader that leaves out the batches of `steps`.
 
     Raises:
-        ArgumentError: a step was taken already, or comes in no epoch.
+        ArgumentError: a step was taken already, or comes in none of the next epochs.
     """
     steps_of(loader)
     numbers = sorted({validation.not_negative("steps", step) for step in _limited(steps)})
@@ -159,13 +189,18 @@ def state_without(loader: Any, steps: Iterable[int]) -> dict[str, Any]:
     options = loader._options_of(epoch)
     begun = None if state["batches"] is None else prepare(node, options, state["batches"])
     plan = _planned(epoch_plan(node, options) if begun is None else begun.plan)
-    skipped, empty = list(map(Skipped._make, state[STEPS]["skipped"])), 0
+    skipped, last = list(map(Skipped._make, state[STEPS]["skipped"])), epoch + MAX_EPOCHS
     for number in numbers:
         while number - at >= plan.n_batches - plan.first:
             at += int(plan.n_batches) - plan.first
-            epoch, empty = epoch + 1, empty + 1 if plan.n_batches == plan.first else 0
-            if empty > 2:
+            epoch += 1
+            if plan.n_batches == plan.first and not loader._batches_in(epoch, skipped=()):
                 raise ArgumentError(f"steps has {number}, and the epochs of this loader have no batch so late")
+            if epoch > last:
+                raise ArgumentError(
+                    f"steps has {number}, which is more than {MAX_EPOCHS} epochs ahead; load a state from nearer to it "
+                    f"first"
+                )
             plan = _planned(epoch_plan(node, loader._options_of(epoch)))
         skipped.append(positions_of(plan, plan.first + number - at))
     state[STEPS]["skipped"] = [list(each) for each in _joined(skipped)]

@@ -116,6 +116,8 @@ def sources(folder: Path) -> dict[str, tuple[Any, Any]]:
         "composite": (bu.CompositeDataSource([one, other]), 7),
         "subset": (one.split((0.8, 0.2), 1)[0].map(noise_of_one, rng="sample"), 7),
         "mixture": (bu.mix(one, other, weights=[3, 1]), 7),
+        "steps": (bu.mix(one, other, weights=bu.steps((0, [3, 1]), (100, [1, 0.5]))), 7),
+        "ramp": (bu.mix(one, other, weights=bu.ramp((0, [3, 1]), (200, [1, 1])), length=500), 7),
         "lazy filter": (one.filter(lambda x: x % 3 > 0, lazy=True), 7),
         "endless": (one.repeat(-1), 7),
         "weighted": (one.sample(bu.WeightedSampler(1 + x % 3)), 7),
@@ -126,14 +128,16 @@ def noise_of_one(x: np.ndarray, rng: Any) -> Any:
     return x, rng.normal()
 
 
-KNOWN_ORDERS = {"in order", "by blocks", "by blocks in groups", "subset", "mixture", "lazy filter", "endless"}
+KNOWN_ORDERS = {
+    "in order", "by blocks", "by blocks in groups", "subset", "mixture", "steps", "ramp", "lazy filter", "endless",
+}  # fmt: skip
 """Sources whose rows ``who`` lists by the ledger alone."""
 
 
 @pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")
 @pytest.mark.parametrize("name", [
-    "in order", "by blocks", "by blocks in groups", "choice", "buckets", "composite", "subset", "mixture",
-    "lazy filter", "endless", "weighted",
+    "in order", "by blocks", "by blocks in groups", "choice", "buckets", "composite", "subset", "mixture", "steps",
+    "ramp", "lazy filter", "endless", "weighted",
 ])  # fmt: skip
 def test_any_order_replays_and_skips(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, shuffle = sources(tmp_path)[name]

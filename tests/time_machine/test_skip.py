@@ -162,6 +162,47 @@ def test_steps_that_cannot_be_left_out_are_refused() -> None:
         bu.Loader(LINE, 4, shuffle=np.random.RandomState(1), pool="serial").skip([5])
 
 
+def test_steps_far_ahead_are_refused_at_once() -> None:
+    with bu.Loader(bu.ArrayDataSource([np.arange(3)]), 4, pool="serial") as loader:
+        loader.skip(9_999)
+        for far in (10_001, 10**15):
+            with raises(bu.ArgumentError):
+                loader.skip(far)
+
+
+def test_epochs_that_are_left_out_whole_are_passed_over() -> None:
+    with bu.Loader(bu.ArrayDataSource([np.arange(3)]), 4, pool="serial") as loader:
+        loader.skip(range(4))
+        loader.skip([1])  # epoch 5
+        found = []
+        while loader.upcoming_epoch < 8:
+            epoch = loader.upcoming_epoch
+            found += [epoch for _ in loader]
+    assert found == [4, 6, 7]
+
+
+def test_adopt_refuses_rows_that_would_change_batches_to_come_that_are_left_out() -> None:
+    more = bu.ArrayDataSource([np.arange(N + 9)])
+    for steps, taken in (([5], 2), ([14], 2), ([14], 0)):
+        (loader,), (other,) = loaders(LINE, SIZE, 1, None), loaders(more, SIZE, 1, None)
+        loader.skip(steps)
+        iterator = iter(loader)
+        for _ in range(taken):
+            next(iterator)
+        before = again(other)
+        with raises(bu.StateError):
+            other.load_state_dict(again(loader), adopt=["rows"])
+        assert again(other) == before
+    (loader,), (other,) = loaders(LINE, SIZE, 1, None), loaders(more, SIZE, 1, None)
+    order = gone_through(loaders(LINE, SIZE, 1, None)[0])
+    loader.skip([1])
+    iterator = iter(loader)
+    got = [*next(iterator), *next(iterator)]
+    other.load_state_dict(again(loader), adopt=["rows"])
+    rows = sorted(row for batch in [*got, *(part for batch in other for part in batch)] for row in batch.tolist())
+    assert rows == sorted({*range(N + 9)} - {*order[1]})
+
+
 def test_states_without_steps_go_on_and_count_whole_epochs() -> None:
     (plain,) = loaders(LINE, SIZE, 1, None)
     assert set(plain.state_dict()) == {"epoch", "seed", "batches"}

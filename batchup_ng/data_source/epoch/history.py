@@ -276,13 +276,16 @@ def adopted(state: Any, node: Node, adopt: Any) -> Any:
     what, n = {each.name for each in found}, len(own.rows)
     now = None if own.weights is None else schedule_from(own.weights, n)
     later = None if "weights" in what else parts.later
-    eras = list(parts.eras or [Era(0)])
+    at = saved.samples
+    coming = () if "weights" in what else tuple(era for era in parts.eras if era.start > at)  # set for later samples
+    eras = [era for era in parts.eras if era.start <= at] or [Era(0)]
     with_rows = "rows" in what or eras[0].rows is not None
     eras[0] = Era(0, eras[0].weights or parts.weights, eras[0].rows or (row_set_of(parts.rows) if with_rows else None))
-    eras.append(Era(saved.samples, now if "weights" in what else None, own.row_set() if "rows" in what else None))
-    history = History(saved.epoch, tuple(eras) if saved.samples else (), later)
-    if not saved.samples and later is not None:
-        history = History(saved.epoch, (Era(0, later),), later)
+    eras.append(Era(at, now if "weights" in what else None, own.row_set() if "rows" in what else None))
+    history = History(saved.epoch, (*eras, *coming), later)
+    if not at:  # the epoch has the rows of this source from the begin
+        own_eras = () if "weights" in what else tuple(era._replace(rows=None) for era in parts.eras)
+        history = History(saved.epoch, own_eras, later)
     return as_state(dataclasses.replace(saved, source=source.source, told=source.told, parts=plain_parts(own, history)))
 
 
@@ -298,16 +301,18 @@ def checked_names(adopt: Any) -> tuple[str, ...]:
 
 
 def changed(history: History | None, epoch: int, after: int, weights: WeightSchedule) -> History:
-    """Return the history with other weights from sample `after` of an epoch on, and in all epochs after it."""
+    """Return the history with other weights from sample `after` of an epoch on, and in all epochs after it.
+
+    Changes that were set for later samples go.
+    """
     now = None if history is None else history.at(epoch)
-    eras = list(now.eras if now is not None and now.eras else [Era(0)])
+    eras = [era for era in (now.eras if now is not None else ()) if era.start <= after] or [Era(0)]
     same = [i for i, era in enumerate(eras) if era.start == after]
     if same:
         eras[same[-1]] = eras[same[-1]]._replace(weights=weights)
     else:
-        eras = sorted([*eras, Era(after, weights)], key=lambda era: era.start)
-    last = next(era.weights for era in reversed(eras) if era.weights is not None)
-    return History(epoch, tuple(eras), last)
+        eras.append(Era(after, weights))
+    return History(epoch, tuple(eras), weights)
 
 
 def mixture_of(node: Node) -> MixtureSampler | None:

@@ -559,6 +559,32 @@ def test_what_it_cannot_be_made_of(pools: list[AbstractWorkerPool]) -> None:
             make([X])
 
 
+def test_a_ledger_refuses_batches_by_number(loader: bu.Loader, model: Any, tmp_path: Path) -> None:
+    batches = to_keras(loader)
+    bu.ledger(loader, tmp_path / "run.json")
+    with raises(ArgumentError):
+        to_keras(loader)
+    with raises(ArgumentError):
+        model.fit(batches, shuffle=False, verbose=0)
+    assert not (tmp_path / "run.json").exists()
+    model.fit(endless(loader), steps_per_epoch=len(loader), shuffle=False, verbose=0)
+    assert (tmp_path / "run.json").exists()
+
+
+def test_steps_are_counted_over_passes_of_keras() -> None:
+    with bu.Loader(SOURCE, SIZE, shuffle=3, pool="serial") as loader, bu.Loader(SOURCE, SIZE, shuffle=3) as plain:
+        loader.skip([2])
+        batches = to_keras(loader)
+        assert batches.num_batches == 5
+        for number in range(5):
+            batches[number]
+        batches.on_epoch_end()
+        assert loader.state_dict()["steps"]["step"] == 5
+        loader.skip([5])  # the first of epoch 1
+        expected = [values(x) for x, _ in plain.batches(range(1, 6), epoch=1)]
+        assert [values(x) for x, _ in loader] == expected
+
+
 def test_workers_are_those_of_the_loader(loader: bu.Loader) -> None:
     with raises(ArgumentTypeError):
         to_keras(loader, workers=4)
