@@ -14,14 +14,12 @@ from .. import validation
 from ..errors import ArgumentError, MapResultError
 from ..memory.leases import Buffers
 from ..randomness import BatchKey, OrderKey
-from ..sampling.buckets import BucketSampler
 from ..sampling.groups import group_positions, grouped, groups_plan, ungrouped
-from ..sampling.packing import PackSampler
 from ..sampling.plans.combined import side_by_side
 from ..sampling.plans.drawn import DrawnKey
 from ..sampling.plans.rows import RowPlan, count_batches, read_only, take_rows, whole_samples
-from .node import Node, Notes, Streaming, joined_names, nodes_of
-from .rows import RowsNode
+from .node import Node, Notes, Streaming, joined_names
+from .rows import samplers_by_length
 
 
 class CompositeNode(Node):
@@ -55,7 +53,7 @@ class CompositeNode(Node):
                 "the parts of a composite must not be filtered with lazy=True, because each batch of the other parts "
                 "would be cut to what the filter leaves; filter the part without lazy=True, or filter the composite"
             )
-        if self.trim and len(self.datasets) > 1 and any(map(_sizes_differ, self.datasets)):
+        if self.trim and len(self.datasets) > 1 and any(map(samplers_by_length, self.datasets)):
             raise ArgumentError(
                 "trim must be False if a part has batches of many sizes (batched, BucketSampler, PackSampler): each "
                 "batch would be cut to the shortest part, and the samples cut off would be lost; pass trim=False, "
@@ -153,12 +151,6 @@ class CompositeNode(Node):
 
     def stream_count(self, options: Streaming) -> float | None:
         return _least(source.stream_count(options.child(i)) for i, source in enumerate(self.datasets))
-
-
-def _sizes_differ(part: Node) -> bool:
-    """Return whether a sampler makes batches of many sizes in the middle of an epoch."""
-    nodes = [node for node in nodes_of(part, below_orders=False) if isinstance(node, RowsNode)]
-    return any(isinstance(node.sampler, (BucketSampler, PackSampler)) for node in nodes)
 
 
 def _even(rows: Any) -> bool:

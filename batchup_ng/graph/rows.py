@@ -13,12 +13,14 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import OrderKey
 from ..sampling.base import AbstractSampler, RandomAccessSampler
 from ..sampling.block_shuffle import BlockShuffleSampler, OrderBlocks
+from ..sampling.buckets import BucketSampler
 from ..sampling.feedback import FeedbackSampler
+from ..sampling.packing import PackSampler
 from ..sampling.plans.listed import ListedPlan
 from ..sampling.plans.rows import RowPlan, read_only
 from ..sampling.standard import StandardSampler
 from ..sampling.weighted import WeightedSampler
-from .node import NEEDS_NUMBERS, Node, Traits
+from .node import NEEDS_NUMBERS, Node, Traits, nodes_of
 
 WITHOUT_ORDER = (WeightedSampler, FeedbackSampler)
 """Samplers that draw rows at random, so samples have no numbers."""
@@ -29,6 +31,12 @@ blocks, which are read twice."""
 
 RowLister = Callable[..., Iterator[Any]]
 """BatchUp's ``batch_indices_iterator``: it takes a batch size and ``shuffle=``, and yields the rows of each batch."""
+
+
+def samplers_by_length(root: Node) -> list[BucketSampler | PackSampler]:
+    """Return the samplers that decide, by the lengths of rows, which rows share a batch of `root`."""
+    found = [node.sampler for node in nodes_of(root, below_orders=False) if isinstance(node, RowsNode)]
+    return [sampler for sampler in found if isinstance(sampler, (BucketSampler, PackSampler))]
 
 
 class UserMethods(NamedTuple):

@@ -44,9 +44,10 @@ class FeedbackSampler(RandomAccessSampler):
     """Draws rows at random, with replacement, those with a large loss more often: prioritized sampling.
 
     The loop reports the losses of each batch: ``sampler.update(batch["index"], losses, epoch=loader.epoch)``, with the
-    rows of ``source.with_index()``. The losses of epoch e take effect in epoch e + 2, because workers begin epoch e + 1
-    while epoch e is not done. Epochs 0 and 1 draw all rows equally often. For a shorter lag make shorter epochs by
-    `num_samples`. The same updates give the same batches, in every pool and on any number of ranks.
+    rows of ``source.with_index()``, the last step before ``sample(sampler)``. The losses of epoch e take effect in
+    epoch e + 2, because workers begin epoch e + 1 while epoch e is not done. Epochs 0 and 1 draw all rows equally
+    often. For a shorter lag make shorter epochs by `num_samples`. The same updates give the same batches, in every pool
+    and on any number of ranks.
 
     A row with the loss l is drawn in proportion to l to the power of `alpha`; a row without a loss, as if it had the
     largest one. Of all draws, the share `floor` falls on all rows equally. Several losses of a row in one epoch count

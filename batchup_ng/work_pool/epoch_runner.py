@@ -26,7 +26,7 @@ import numpy as np
 
 from ..batch import NOTHING_LEFT
 from ..data_source.epoch.accounting import count_of
-from ..data_source.epoch.failures import Failures, rows_in_words
+from ..data_source.epoch.failures import Failures, check_replaced, rows_in_words
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
@@ -138,6 +138,8 @@ class EpochRunner(BufferedRunner):
         policy = epoch.options.policy or setup.policy
         options, plan = epoch.options, epoch.plan
         assert plan is not None
+        if policy.action == "replace":
+            check_replaced(source)
         self._accounting = epoch.accounting
         self._accounting.arrays = getattr(setup.stand_in, "arrays", "")
         self._failures = Failures(source, epoch, policy)

@@ -14,7 +14,7 @@ import batchup_ng as bu
 from batchup_ng.errors import ArgumentError, ArgumentTypeError, StateError
 from batchup_ng.randomness import OrderKey
 from batchup_ng.sampling import BucketSampler, StandardSampler
-from tests.messages import raises
+from tests.messages import raises, warns
 
 LENGTHS = np.random.default_rng(4).lognormal(3, 0.8, 3000).astype(int)
 KEY = OrderKey(3, 1)
@@ -182,6 +182,30 @@ def test_sources_made_of_it_hand_out_its_batches() -> None:
     ):
         with raises(ArgumentTypeError):
             refused()
+
+
+@pytest.mark.parametrize("pool", ["serial", "threads", "processes"])
+def test_a_row_of_any_length_does_not_replace_one_that_fails(pool: str) -> None:
+    """It could make a batch many times larger than `max_tokens` allows."""
+    lengths = np.array([1] * 20 + [10] * 20)
+    source = bu.ArrayDataSource([np.arange(40)]).map(without_row_3)
+    for sampler in (BucketSampler(lengths, max_tokens=20), bu.PackSampler(lengths, 20)):
+        for data in (source.sample(sampler), bu.take(source.sample(sampler).map(negative), 30)):
+            with bu.Loader(data, 20, shuffle=1, pool=pool, on_error="replace") as loader, raises(ArgumentError):
+                next(iter(loader))
+    kept = source.sample(BucketSampler(lengths, max_tokens=20)).map(negative)
+    with bu.Loader(kept, 20, shuffle=1, pool=pool, on_error="skip") as loader, warns(bu.SampleWarning):
+        batches = [-x for (x,) in loader]
+    assert sorted(np.concatenate(batches)) == [row for row in range(40) if row != 3]
+    plain = source.sample(BucketSampler(lengths))
+    with bu.Loader(plain, 8, shuffle=1, pool=pool, on_error="replace") as loader, warns(bu.SampleWarning):
+        assert [len(x) for (x,) in loader] == [8] * 5
+
+
+def without_row_3(rows: np.ndarray) -> tuple[np.ndarray]:
+    if (rows == 3).any():
+        raise ValueError("row 3")
+    return (rows,)
 
 
 def test_rows_of_one_number_are_those_of_the_data() -> None:

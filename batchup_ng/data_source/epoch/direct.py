@@ -18,7 +18,7 @@ from ...sampling.plans.rows import planned_samples
 from ..epoch_options import EpochOptions
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
-from .failures import Failures
+from .failures import Failures, check_replaced
 from .prepared import Epoch
 from .reading import MakeBatch
 from .runner import CLOSED_WHILE_WAITING, Runner
@@ -61,6 +61,8 @@ def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:
     """Yield the batches of an epoch that has a plan, in memory from `buffers`."""
     options, plan, accounting, policy = epoch.options, epoch.plan, epoch.accounting, epoch.options.policy or RAISE
     assert plan is not None
+    if policy.action == "replace":
+        check_replaced(node)
     failures = Failures(node, epoch, policy)
     # With an int seed, all draws are a function of it. Otherwise the user's generators continue, as in BatchUp.
     seeded = options.shuffled and node.traits.runs_user_code

@@ -16,6 +16,7 @@ from ...errors import ArgumentError, BatchError, SampleReadError, SampleWarning,
 from ...faults.isolation import PartialBatch
 from ...faults.policy import FEW_SAMPLES, ErrorPolicy
 from ...graph.node import Node
+from ...graph.rows import samplers_by_length
 from ...randomness import word
 from ...sampling.plans.epoch import PlannedBatch
 from ...sampling.plans.rows import one_row, put_rows, take_rows, whole_samples
@@ -37,6 +38,16 @@ MADE_AT_A_LATER_TRY = "which could be made at a later try"
 FAILED_SAMPLE, FAILED_BATCH = "sample", "batch"
 """The warnings of a bad sample, and of a batch that was made again. One of each kind is enough for a source, because
 mostly the same samples fail in each epoch."""
+
+
+def check_replaced(node: Node) -> None:
+    """Raise :class:`ArgumentError` if rows of any length must not replace those of a batch of `node`."""
+    limits = [sampler.max_tokens for sampler in samplers_by_length(node)]
+    if any(limits):
+        raise ArgumentError(
+            f"on_error='replace' would put rows of any length into batches of at most {max(filter(None, limits))} "
+            f"tokens; pass on_error='skip'"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
