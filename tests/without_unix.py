@@ -64,7 +64,9 @@ OF_UNIX = {
         "test_memory_that_is_not_free_is_not_counted_on", "test_memory_is_taken_as_rows_come",
         "test_the_memory_goes_with_the_last_reference",
     ),
-    "the test changes a call of Unix": ("test_a_disk_that_takes_few_bytes_at_once",),
+    "the test changes a call of the system": (
+        "test_a_disk_that_takes_few_bytes_at_once", "test_other_errors_of_the_system_are_told_in_its_words",
+    ),
     "the second of two pools of one process has the file open": ("test_f26_a_file_that_changes_in_mid_epoch_is_named",),
     "a fork, or a signal that Windows lacks": (
         "test_a_fork_makes_a_pool_of_its_own", "test_a_loader_goes_on_in_a_fork",
