@@ -27,7 +27,7 @@ import pytest
 PACKAGE = "batchup_ng"
 LEFT_OUT = ("tests/work_pool/processes/", "tests/work_pool/ray/", "tests/faults/", "tests/frameworks/",
             "tests/benchmarks/", "tests/memory/", "tests/observe/test_answers.py/", "tests/observe/test_top.py/",
-            "tests/accessors/test_cached_files.py/")  # fmt: skip
+            "tests/accessors/test_cached_files.py/", "tests/work_pool/test_choice.py/")  # fmt: skip
 """Tests of worker processes, of Ray, of memory, signals, limits and ``/proc``, and of programs, which see all of it."""
 NO_MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog"}
 HIDDEN: dict[ModuleType, tuple[str, ...]] = {
@@ -69,8 +69,14 @@ OF_UNIX = {
     ),
     "the second of two pools of one process has the file open": ("test_f26_a_file_that_changes_in_mid_epoch_is_named",),
     "a fork, or a signal that Windows lacks": (
-        "test_a_fork_makes_a_pool_of_its_own", "test_a_loader_goes_on_in_a_fork",
+        "test_other_signals_whose_handlers_may_raise_wait_too",
+        "test_the_exception_of_a_signal_handler_is_no_file_that_is_missing", "test_a_fork_makes_a_pool_of_its_own", "test_a_loader_goes_on_in_a_fork",
         "test_no_picture_is_another_for_a_strike",
+    ),
+    "worker processes": (
+        "test_batches_with_a_mask_draw_from_seeded_global_generators_too", "test_nor_a_source_that_cannot_be_pickled",
+        "test_options_of_the_process_pool_are_checked", "test_the_number_of_workers_is_checked",
+        "test_a_pool_in_a_source_is_refused_by_name", "test_work_that_sleeps_has_little_cpu_time",
     ),
     "processes are chosen": ("test_repr_tells_what_was_chosen_and_why", "test_a_choice_is_logged_with_its_reason"),
     "a folder is locked by its own descriptor": (

@@ -53,9 +53,10 @@ class CompositeNode(Node):
                 "the parts of a composite must not be filtered with lazy=True, because each batch of the other parts "
                 "would be cut to what the filter leaves; filter the part without lazy=True, or filter the composite"
             )
-        if self.trim and len(self.datasets) > 1 and any(map(samplers_by_length, self.datasets)):
+        by_length = [sampler for part in self.datasets for sampler in samplers_by_length(part)]
+        if self.trim and len(self.datasets) > 1 and any(sampler.max_tokens is not None for sampler in by_length):
             raise ArgumentError(
-                "trim must be False if a part has batches of many sizes (batched, BucketSampler, PackSampler): each "
+                "trim must be False if a part has batches of many sizes (max_tokens=, PackSampler): each "
                 "batch would be cut to the shortest part, and the samples cut off would be lost; pass trim=False, "
                 "without batch_size"
             )

@@ -100,6 +100,11 @@ def graphs(endless: bool = True) -> st.SearchStrategy[PlannedDataSource]:
     return st.recursive(leaves, lambda inner: composed(inner, endless), max_leaves=5)
 
 
+def packs(node: Any) -> bool:
+    """Return whether a sampler here makes batches of any size, all of them whole."""
+    return isinstance(getattr(node, "sampler", None), bu.PackSampler) or any(map(packs, node.children()))
+
+
 @st.composite
 def composed(draw: st.DrawFn, inner: st.SearchStrategy[Any], endless: bool) -> Any:
     """A source made of one or more of `inner`."""
@@ -112,7 +117,8 @@ def composed(draw: st.DrawFn, inner: st.SearchStrategy[Any], endless: bool) -> A
     if kind in ("composite", "choice"):
         others = [source, *draw(st.lists(inner, max_size=2))]
         if kind == "composite":
-            return bu.CompositeDataSource(others, flatten=draw(st.booleans()), trim=draw(st.booleans()))
+            trim = draw(st.booleans()) and not any(packs(other.node) for other in others)
+            return bu.CompositeDataSource(others, flatten=draw(st.booleans()), trim=trim)
         return bu.ChoiceDataSource([other.map(one_column) for other in others], stratified=draw(st.booleans()))
     if kind == "for ever" and not endless:
         kind = "repeat"

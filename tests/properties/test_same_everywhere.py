@@ -15,7 +15,7 @@ from batchup_ng.errors import InOrderNotSupported
 from batchup_ng.sampling.plans.drawn import ANY_ORDER
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.properties.graphs import graphs, shuffle_of, shuffles
+from tests.properties.graphs import graphs, packs, shuffle_of, shuffles
 
 MOST = 15
 """How many batches of an epoch are looked at."""
@@ -55,11 +55,6 @@ def test_every_pool_gives_the_batches_of_the_serial_run(
     for pool in pools:
         parallel = pool.parallel_data_source(source, buffer)
         assert_same_batches(epoch(parallel, size, kind, number, drop_last), expected)
-
-
-def packs(node: Any) -> bool:
-    """Return whether a sampler here makes batches of any size, all of them whole."""
-    return isinstance(getattr(node, "sampler", None), bu.PackSampler) or any(map(packs, node.children()))
 
 
 @given(graphs(), *options)
