@@ -70,8 +70,8 @@ OF_UNIX = {
     "the second of two pools of one process has the file open": ("test_f26_a_file_that_changes_in_mid_epoch_is_named",),
     "a fork, or a signal that Windows lacks": (
         "test_other_signals_whose_handlers_may_raise_wait_too",
-        "test_the_exception_of_a_signal_handler_is_no_file_that_is_missing", "test_a_fork_makes_a_pool_of_its_own", "test_a_loader_goes_on_in_a_fork",
-        "test_no_picture_is_another_for_a_strike",
+        "test_the_exception_of_a_signal_handler_is_no_file_that_is_missing", "test_a_fork_makes_a_pool_of_its_own",
+        "test_a_loader_goes_on_in_a_fork", "test_no_picture_is_another_for_a_strike",
     ),
     "worker processes": (
         "test_batches_with_a_mask_draw_from_seeded_global_generators_too", "test_nor_a_source_that_cannot_be_pickled",
