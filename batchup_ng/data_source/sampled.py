@@ -77,7 +77,8 @@ def batched(
     """Return a source with these samples in batches of similar length: ``sample`` with a ``BucketSampler``.
 
     It takes any source whose samples have numbers, such as a part of a split, or sources that were joined or zipped.
-    Batch it last: a source of whole batches cannot be joined or split.
+    Batch it last: a source of whole batches cannot be joined or split. A map that draws lengths at random comes after
+    it, because the lengths here are those of one read.
 
     Args:
         by: The column that decides, by its name or place. Whole numbers are the lengths themselves; of other values it
