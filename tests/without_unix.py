@@ -77,6 +77,8 @@ OF_UNIX = {
         "test_batches_with_a_mask_draw_from_seeded_global_generators_too", "test_nor_a_source_that_cannot_be_pickled",
         "test_options_of_the_process_pool_are_checked", "test_the_number_of_workers_is_checked",
         "test_a_pool_in_a_source_is_refused_by_name", "test_work_that_sleeps_has_little_cpu_time",
+        "test_a_row_of_any_length_does_not_replace_one_that_fails",
+        "test_the_replacement_of_a_killed_worker_shares_the_rows",
     ),
     "processes are chosen": ("test_repr_tells_what_was_chosen_and_why", "test_a_choice_is_logged_with_its_reason"),
     "a folder is locked by its own descriptor": (
