@@ -1,6 +1,6 @@
 """The calls of Windows, where there are some; elsewhere what comes nearest.
 
-It can be imported on any system, so that tests see that it has the names of :mod:`.unix`.
+Any system can import it, for the tests compare its names with those of :mod:`.unix`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,17 +76,17 @@ def lock_file(fd: int, wait: bool = True) -> None:
     """Lock a file for this descriptor. Without `wait`, raise ``BlockingIOError`` if another has it."""
     import msvcrt
 
-    with _seeking:
-        os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
-        while True:
-            try:
+    while True:
+        try:
+            with _seeking:  # not while this thread waits: the holder of the lock may have to read
+                os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
                 return msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,no-any-return]  # Windows
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EDEADLK):
-                    raise
-                if not wait:
-                    raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK)) from None
-            threading.Event().wait(0.01)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK):
+                raise
+            if not wait:
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK)) from None
+        time.sleep(0.01)
 
 
 def unlock_file(fd: int) -> None:
@@ -158,7 +159,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 def memory_of_machine() -> float:
-    """Return the memory of the machine in bytes; infinity if the system does not tell."""
+    """Return the memory of the machine in bytes; infinity if it is not known."""
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
     kernel = getattr(ctypes, "windll", None)
     if kernel is None or not kernel.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):

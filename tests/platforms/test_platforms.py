@@ -124,6 +124,7 @@ def test_windows_waits_for_a_lock_or_says_that_it_is_held(monkeypatch: pytest.Mo
         @staticmethod
         def locking(fd: int, mode: int, nbytes: int) -> None:
             assert (nbytes, os.lseek(fd, 0, os.SEEK_CUR)) == (1, windows.LOCKED_BYTE)
+            assert windows._seeking.locked()
             if mode == Stand.LK_NBLCK and held:
                 held.pop()
                 raise PermissionError(13, "Permission denied")
@@ -132,8 +133,10 @@ def test_windows_waits_for_a_lock_or_says_that_it_is_held(monkeypatch: pytest.Mo
     fd = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
     with pytest.raises(BlockingIOError):
         windows.lock_file(fd, wait=False)
+    monkeypatch.setattr(windows.time, "sleep", lambda seconds: waited.append(windows._seeking.locked()))
+    waited: list[bool] = []
     windows.lock_file(fd)
-    assert held == []
+    assert (held, waited) == ([], [False])  # other threads may read meanwhile
     windows.unlock_file(fd)
     os.close(fd)
 
