@@ -14,32 +14,8 @@ The names of BatchUp 0.2.3 keep their places: ``data_source``, ``sampling``, ``w
 
 from typing import TYPE_CHECKING
 
-from . import data_source, sampling, work_pool
+from . import at_exit, live  # noqa: F401  # they set what the end of the program calls, and loops once a second
 from ._version import __version__
-from .accessors import Accessor, Cached, ImageArrayUInt8ToFloat32, MapStyle, Ragged
-from .data_source import (
-    AbstractDataSource,
-    ArrayDataSource,
-    BatchIterator,
-    CallableDataSource,
-    ChoiceDataSource,
-    CompositeDataSource,
-    IteratorDataSource,
-    MapDataSource,
-    RandomAccessDataSource,
-    batch_map_concat,
-    batch_map_mean,
-    coerce_data_source,
-    concat,
-    folds,
-    mix,
-    repeat,
-    split,
-    subset,
-    take,
-    write_errors,
-)
-from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
 from .errors import (
     AccountingError,
     ArgumentError,
@@ -73,32 +49,7 @@ from .errors import (
     WriteError,
 )
 from .lazy_names import on_first_use
-from .live.answers import look as _look  # noqa: F401  # its module sets what loops call once a second
-from .loader import Loader
-from .memory.budget import memory, memory_limit
-from .packing import pack
-from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
-from .randomness import SampleRng
-from .sampling import (
-    AbstractSampler,
-    BalancedBatchSampler,
-    BlockShuffleSampler,
-    BucketSampler,
-    FeedbackSampler,
-    MixtureSampler,
-    PackSampler,
-    StandardSampler,
-    StratifiedSampler,
-    StridedSampler,
-    SubsetSampler,
-    WeightedSampler,
-    WeightedSubsetSampler,
-    measure_mixing,
-    num_batches,
-    other_class,
-    same_class,
-)
-from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerThreadPool
+from .memory.budget import memory, memory_limit  # at once: later, the room of this name would stand in its place
 
 __all__ = [
     "AbstractDataSource",
@@ -247,20 +198,25 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for the module of the same name
-    from . import augment
+    from . import augment, data_source, sampling, work_pool
     from .accessors import (
+        Accessor,
         ArrowRows,
+        Cached,
         CenterCrop,
         FileBytes,
         Hdf5Rows,
         Hdf5Values,
+        ImageArrayUInt8ToFloat32,
         ImageBytes,
         ImageFiles,
         LmdbArray,
         LmdbRows,
+        MapStyle,
         NpyRows,
         NpzRows,
         ParquetRows,
+        Ragged,
         RandomResizedCrop,
         SafetensorsRows,
         TarShards,
@@ -268,6 +224,29 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
         TokenBlocks,
         ZarrRows,
     )
+    from .data_source import (
+        AbstractDataSource,
+        ArrayDataSource,
+        BatchIterator,
+        CallableDataSource,
+        ChoiceDataSource,
+        CompositeDataSource,
+        IteratorDataSource,
+        MapDataSource,
+        RandomAccessDataSource,
+        batch_map_concat,
+        batch_map_mean,
+        coerce_data_source,
+        concat,
+        folds,
+        mix,
+        repeat,
+        split,
+        subset,
+        take,
+        write_errors,
+    )
+    from .data_source.functions import zip as zip  # not in __all__: a star import must not hide Python's own
     from .data_source.series import windows
     from .data_statistics.class_weights import class_weights
     from .data_statistics.column import ColumnStatistics
@@ -286,28 +265,61 @@ if TYPE_CHECKING:  # from the modules themselves: mypy would take a function for
     from .explanation import Explanation
     from .formats import Converted, convert
     from .frameworks.keras import KeepState as KeepState
+    from .loader import Loader
     from .observe.explain import explain
     from .observe.openmetrics import openmetrics
     from .observe.progress import progress
     from .observe.sheet import ContactSheet, show
     from .observe.table import ColumnSummary, Summary, summary
     from .observe.trace import trace
+    from .packing import pack
+    from .padding import FlatColumns, PadColumns, flat_batch, pad_batch
+    from .randomness import SampleRng
+    from .sampling import (
+        AbstractSampler,
+        BalancedBatchSampler,
+        BlockShuffleSampler,
+        BucketSampler,
+        FeedbackSampler,
+        MixtureSampler,
+        PackSampler,
+        StandardSampler,
+        StratifiedSampler,
+        StridedSampler,
+        SubsetSampler,
+        WeightedSampler,
+        WeightedSubsetSampler,
+        measure_mixing,
+        num_batches,
+        other_class,
+        same_class,
+    )
     from .sampling.schedules import ramp, steps
     from .targets import DetectionTargets
     from .time_machine import ledger
     from .waiting import EpochWait, watch
-    from .work_pool import WorkerRayPool
+    from .work_pool import ErrorPolicy, SerialPool, WorkerProcessPool, WorkerRayPool, WorkerThreadPool
 else:
     # KeepState is not in __all__: a star import must not import Keras.
     __getattr__, __dir__ = on_first_use(
         __name__,
         {
             ".accessors": [
-                "ArrowRows", "CenterCrop", "FileBytes", "Hdf5Rows", "Hdf5Values", "ImageBytes", "ImageFiles",
-                "LmdbArray", "LmdbRows", "NpyRows", "NpzRows", "ParquetRows", "RandomResizedCrop", "SafetensorsRows",
-                "TarShards", "TextLines", "TokenBlocks", "ZarrRows",
+                "accessors", "Accessor", "ArrowRows", "Cached", "CenterCrop", "FileBytes", "Hdf5Rows", "Hdf5Values",
+                "ImageArrayUInt8ToFloat32", "ImageBytes", "ImageFiles", "LmdbArray", "LmdbRows", "MapStyle", "NpyRows",
+                "NpzRows", "ParquetRows", "Ragged", "RandomResizedCrop", "SafetensorsRows", "TarShards", "TextLines",
+                "TokenBlocks", "ZarrRows",
             ],
             ".augment": ["augment"],
+            ".batch": ["batch"],
+            ".columns": ["columns"],
+            ".data_source": [
+                "data_source", "AbstractDataSource", "ArrayDataSource", "BatchIterator", "CallableDataSource",
+                "ChoiceDataSource", "CompositeDataSource", "IteratorDataSource", "MapDataSource",
+                "RandomAccessDataSource", "batch_map_concat", "batch_map_mean", "coerce_data_source", "concat", "folds",
+                "mix", "repeat", "split", "subset", "take", "write_errors",
+            ],
+            ".data_source.functions": ["zip"],
             ".data_source.series": ["windows"],
             ".data_statistics": [
                 "data_statistics", "ColumnStatistics", "Statistics", "class_weights", "standardize", "statistics",
@@ -317,17 +329,32 @@ else:
                 "from_pairs", "from_table", "from_voc", "from_yolo",
             ],
             ".explanation": ["explanation", "Explanation"],
+            ".faults": ["faults"],
             ".formats": ["formats", "Converted", "convert"],
+            ".graph": ["graph"],
             ".image": ["image"],
+            ".loader": ["loader", "Loader"],
             ".observe": [
                 "observe", "ColumnSummary", "ContactSheet", "Summary", "explain", "openmetrics", "progress", "show",
                 "summary", "trace",
+            ],
+            ".packing": ["packing", "pack"],
+            ".padding": ["padding", "FlatColumns", "PadColumns", "flat_batch", "pad_batch"],
+            ".randomness": ["randomness", "SampleRng"],
+            ".row_arrays": ["row_arrays"],
+            ".sampling": [
+                "sampling", "AbstractSampler", "BalancedBatchSampler", "BlockShuffleSampler", "BucketSampler",
+                "FeedbackSampler", "MixtureSampler", "PackSampler", "StandardSampler", "StratifiedSampler",
+                "StridedSampler", "SubsetSampler", "WeightedSampler", "WeightedSubsetSampler", "measure_mixing",
+                "num_batches", "other_class", "same_class",
             ],
             ".sampling.schedules": ["ramp", "steps"],
             ".targets": ["targets", "DetectionTargets"],
             ".time_machine": ["ledger"],
             ".waiting": ["waiting", "EpochWait", "watch"],
-            ".work_pool": ["WorkerRayPool"],
+            ".work_pool": [
+                "work_pool", "ErrorPolicy", "SerialPool", "WorkerProcessPool", "WorkerRayPool", "WorkerThreadPool",
+            ],
         },
         hidden={".frameworks.keras": ["KeepState"]},
     )

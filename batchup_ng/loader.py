@@ -15,19 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from . import validation, work_pool
+import batchup_ng.work_pool as work_pool  # from the package it would be a name that loads on first use
+
+from . import validation
 from .data_source.batch_sizes import checked_batch_size
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
 from .data_source.epoch.opening import prepare, whole_epoch
 from .data_source.epoch.state import STEPS, loader_state, saved_steps
 from .data_source.epoch.state_file import read_state, write_state
-from .data_source.epoch_options import (
-    ADVICE_ON_TORCH_OPTIONS,
-    EpochOptions,
-    draws_seed,
-    epoch_options,
-    with_seed,
-)
+from .data_source.epoch_options import ADVICE_ON_TORCH_OPTIONS, EpochOptions, draws_seed, epoch_options, with_seed
 from .data_source.of_data import source_of
 from .errors import ArgumentError, StateError
 from .faults.policy import ErrorPolicy

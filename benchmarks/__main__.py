@@ -58,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks import meters
 
         return meters.main(arguments[1:])
+    if arguments[:1] == ["imports"]:
+        from benchmarks import imports
+
+        return imports.main(arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -89,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.epilog = (
-        "Four have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
+        "Some have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
         "programs under a limit on memory, python -m benchmarks limits --help, loaders with a planted bottleneck, "
         "python -m benchmarks bottlenecks --help, and loaders that choose their number of workers, "
         "python -m benchmarks tuning --help"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,34 @@ from typing import Any
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.platforms import system
 from tests.libraries import OPTIONAL
 from tests.messages import raises
+
+needs_processes = pytest.mark.skipif(not system.HAS_PROCESS_POOLS, reason="no pools of processes here")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+AT_IMPORT = {
+    "_version", "at_exit", "display", "error_context", "errors", "lazy_names", "live", "memory", "memory.budget",
+    "memory.limits", "meters", "meters.batch_times", "meters.cpu", "meters.stopwatch", "platforms",
+    "platforms.unix" if sys.platform != "win32" else "platforms.windows", "signals", "validation",
+}  # fmt: skip
+"""All modules of the package that `import batchup_ng` loads. Each more costs every program 0.2 to 1 ms."""
+
+SLOW = (
+    "PIL", "asyncio", "bz2", "cloudpickle", "concurrent.futures", "csv", "ctypes", "dataclasses", "decimal", "email",
+    "fractions", "hashlib", "http", "importlib.metadata", "json", "joblib", "logging", "lzma", "multiprocessing",
+    "numpy.random", "random", "secrets", "select", "shutil", "socket", "ssl", "statistics", "subprocess", "tempfile",
+    "typing_extensions", "unittest", "urllib", "uuid",
+)  # fmt: skip
+"""Modules that the import does not load, unless NumPy has loaded them: some versions do."""
+
+LATER_THAN_SERIAL = (
+    "batchup_ng.work_pool.processes.pool",
+    "batchup_ng.work_pool.processes.serialization", "batchup_ng.work_pool.tuning", "concurrent.futures", "ctypes",
+    "http", "joblib", "multiprocessing", "select", "socket", "subprocess", "urllib.request",
+)  # fmt: skip
+"""Modules that a serial loader over arrays does not load, besides :data:`LATER`."""
 
 LATER = (
     "PIL", "asyncio", "ssl", "xml.etree.ElementTree", "html", "statistics", "tarfile", "zipfile", "difflib",
@@ -61,6 +88,140 @@ said["names"] = [getattr(bu, name).__name__ for name in bu.__all__ if name[0] !=
 said["optional"] = [name for name in {(*OPTIONAL, "joblib", "pytest")!r} if name in sys.modules]
 print(json.dumps(said))
 """
+
+
+def run(program: str) -> str:
+    """Return what a program prints in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", program], timeout=600, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_import_loads_few_modules() -> None:
+    program = "import sys, numpy; before = {*sys.modules}; import batchup_ng; print(*{*sys.modules} - before)"
+    loaded = set(run(program).split())
+    assert {name for name in loaded if name.startswith("batchup_ng.")} == {f"batchup_ng.{name}" for name in AT_IMPORT}
+    assert [name for name in (*SLOW, *LATER) if name in loaded] == []
+
+
+def test_a_serial_loader_loads_no_pool_of_processes() -> None:
+    program = """import sys, numpy as np
+before = {*sys.modules}
+import batchup_ng as bu
+with bu.Loader({"x": np.arange(8)}, 4, shuffle=1, pool="serial") as loader:
+    assert sum(int(batch["x"].sum()) for batch in loader) == 28
+print(*{*sys.modules} - before)"""
+    loaded = set(run(program).split())
+    assert "batchup_ng.loader" in loaded
+    assert [name for name in (*LATER_THAN_SERIAL, *LATER) if name in loaded] == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_threads_that_use_different_names_first_wait_for_each_other(order: int) -> None:
+    program = f"""import threading
+import batchup_ng as bu
+names = [name for name in bu.__all__ if name not in ("augment", "WorkerRayPool")][::{order}]
+meeting, found = threading.Barrier(8), []
+
+def use(first):
+    meeting.wait()
+    found.extend((name, getattr(bu, name)) for name in names[first::8])
+
+threads = [threading.Thread(target=use, args=(first,)) for first in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+print(sorted(name for name, value in found if getattr(bu, name) is value) == sorted(names))"""
+    assert run(program) == "True\n"
+
+
+@pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=needs_processes)])
+def test_a_pool_that_is_first_used_as_the_program_ends_is_ended_too(kind: str) -> None:
+    if kind == "processes" and (3, 12, 0) <= sys.version_info < (3, 12, 3):
+        pytest.skip("this Python starts no thread for what atexit calls")
+    program = f"""import atexit, numpy as np
+import batchup_ng as bu
+
+@atexit.register
+def use():
+    global loader, batches
+    loader = bu.Loader([np.arange(8)], 4, pool={kind!r}, workers=1)
+    batches = iter(loader)
+    print(next(batches)[0].tolist(), flush=True)
+
+@atexit.register
+def before():
+    print("before", flush=True)"""
+    if kind == "threads" and sys.version_info >= (3, 12):  # in which a program that ends starts no thread
+        program = program.replace("atexit.register\ndef use", "atexit.register\ndef use")
+    assert run(program) == "before\n[0, 1, 2, 3]\n"
+
+
+def test_what_the_end_calls_is_called_in_reverse_and_though_another_raises() -> None:
+    program = """import batchup_ng
+from batchup_ng.at_exit import at_exit
+at_exit(lambda: print("first"))
+at_exit(lambda: 1 / 0)
+at_exit(lambda: print("last"))"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=600, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["last", "first"]
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_no_module_uses_such_a_name_while_it_is_imported() -> None:
+    """Or a thread that has the lock of first uses could wait for one that imports that module and wants the lock."""
+    program = """import importlib, pkgutil, sys
+import batchup_ng
+from batchup_ng import lazy_names
+
+def used(name, package):
+    if any(getattr(each.__spec__, "_initializing", False) for other, each in [*sys.modules.items()]
+           if other.startswith("batchup_ng.")):
+        print(package, name)
+    return importlib.import_module(name, package)
+
+lazy_names.import_module = used
+for each in pkgutil.walk_packages(batchup_ng.__path__, "batchup_ng."):
+    if not each.name.endswith("__main__") and not each.name.startswith("batchup_ng.frameworks."):
+        try:
+            importlib.import_module(each.name)
+        except ImportError:
+            pass  # of an optional library, or another system
+"""
+    assert run(program) == ""
+
+
+@needs_fork
+def test_a_fork_waits_for_a_first_use_of_another_thread(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import sys\nsys.begun.set(), sys.goes_on.wait(60)\nvalue = 7\n")
+    program = f"""import os, sys, threading, warnings
+sys.path.insert(0, {str(tmp_path)!r})
+warnings.simplefilter("ignore")
+from batchup_ng import lazy_names
+sys.begun, sys.goes_on = threading.Event(), threading.Event()
+first_use, _ = lazy_names.on_first_use("slow", {{"slow": ["value"]}})
+user = threading.Thread(target=first_use, args=("value",))
+user.start(), sys.begun.wait()
+lazy_names._LOCK.acquire(blocking=False) and print("not held")
+threading.Timer(0.2, sys.goes_on.set).start()
+child = os.fork()
+import slow
+if not child:
+    os._exit(slow.value)
+user.join()
+print(slow.value, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+    assert run(program) == "7 7\n"
+
+
+@needs_fork
+def test_a_fork_before_the_first_use_has_all_names() -> None:
+    program = """import os, numpy as np
+import batchup_ng as bu
+child = os.fork()
+with bu.Loader([np.arange(8)], 4, pool="threads", workers=2) as loader:
+    right = sum(int(x.sum()) for x, in loader) == 28
+if not child:
+    os._exit(7 if right else 1)
+print(right, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
+    assert run(program) == "True 7\n"
 
 
 @pytest.fixture(scope="module")

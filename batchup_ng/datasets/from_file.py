@@ -10,21 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import validation
-from ..accessors.storage import (
-    ArrowRows,
-    Hdf5Rows,
-    LmdbRows,
-    NpyRows,
-    NpzRows,
-    ParquetRows,
-    SafetensorsRows,
-    TarShards,
-    TextLines,
-    ZarrRows,
-)
+from ..accessors.storage.arrow import ArrowRows
 from ..accessors.storage.arrow_column import Paths
+from ..accessors.storage.hdf5 import Hdf5Rows
+from ..accessors.storage.lmdb import LmdbRows
+from ..accessors.storage.npy import NpyRows, NpzRows
+from ..accessors.storage.parquet import ParquetRows
 from ..accessors.storage.remote import is_remote
+from ..accessors.storage.safetensors import SafetensorsRows
 from ..accessors.storage.shard_paths import shard_paths
+from ..accessors.storage.tar import TarShards
+from ..accessors.storage.text import TextLines
+from ..accessors.storage.zarr import ZarrRows
 from ..data_source.array import ArrayDataSource
 from ..errors import ArgumentError, ArgumentTypeError, BatchupError
 from .table_columns import names_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accessors import ImageFiles
+from ..accessors.image_files import ImageFiles
 from ..data_source import AbstractDataSource, ArrayDataSource, split
 from ..loader import Loader
 from ..randomness import SampleRng

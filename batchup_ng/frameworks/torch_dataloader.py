@@ -24,9 +24,10 @@ from ..error_context import described
 from ..errors import ArgumentError, ArgumentTypeError, BatchError, PoolBroken, PoolClosed
 from ..randomness import BatchKey
 from ..warn import warn_consumer
-from ..work_pool import AbstractWorkerPool, WorkerProcessPool
+from ..work_pool.base import AbstractWorkerPool
 from ..work_pool.loader_pool import POOLS
 from ..work_pool.prefetch_buffer import ByteBound, Entry, PrefetchBuffer
+from ..work_pool.processes.pool import WorkerProcessPool
 from ..work_pool.processes.serialization import SMALLEST_APART, Packed, pack
 from ..work_pool.processes.shared_arrays import address_of
 from ..work_pool.stream import Stream

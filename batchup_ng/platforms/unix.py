@@ -36,6 +36,18 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
     os.register_at_fork(after_in_child=function)
 
 
+def held_in_forks(lock: Any) -> None:
+    """Let ``os.fork`` wait until it has the reentrant lock, so that no child finds half of what the lock guards."""
+
+    def release(otherwise: Callable[[], object] = int) -> None:
+        lock.release() if lock._is_owned() else otherwise()  # a signal handler may have ended the wait
+
+    def release_in_child() -> None:
+        release(lock._at_fork_reinit)
+
+    os.register_at_fork(before=lock.acquire, after_in_parent=release, after_in_child=release_in_child)
+
+
 def block_interrupts() -> None:
     """Make the calling thread never take Ctrl-C."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -33,6 +33,10 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
     """Do nothing: Windows has no forks."""
 
 
+def held_in_forks(lock: Any) -> None:
+    """Do nothing: Windows has no forks."""
+
+
 def block_interrupts() -> None:
     """Do nothing: Windows hands Ctrl-C to a thread of its own, and Python to the main thread."""
 

@@ -21,8 +21,11 @@ from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
 from ..sampling.plans.epoch import SamplesPlan
 from ..sampling.plans.shortened import positions_of, shortened
-from ..work_pool import AbstractWorkerPool, SerialPool, WorkerProcessPool, WorkerThreadPool
+from ..work_pool.base import AbstractWorkerPool
+from ..work_pool.processes.pool import WorkerProcessPool
 from ..work_pool.processes.serialization import dumps, load_result
+from ..work_pool.serial import SerialPool
+from ..work_pool.threads import WorkerThreadPool
 from .comparison import Difference, first_difference
 
 KEEP_NOTHING = "keep nothing between calls, and draw by map(fn, rng='sample') or map(fn, rng='batch')"

@@ -7,7 +7,6 @@ from ..lazy_names import on_first_use
 from .base import AbstractWorkerPool
 from .parallel import ParallelDataSource
 from .prefetch import PrefetchDataSource
-from .processes import WorkerProcessPool
 from .serial import SerialPool
 from .stream import WorkStream
 from .threads import WorkerThreadPool
@@ -26,9 +25,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .explaining import explained as explained
+    from .processes import WorkerProcessPool
     from .ray import WorkerRayPool
     from .tuning import Tuner as Tuner
 else:
     __getattr__, __dir__ = on_first_use(
-        __name__, {".explaining": ["explained"], ".ray": ["WorkerRayPool"], ".tuning": ["Tuner"]}
+        __name__,
+        {
+            ".explaining": ["explained"],
+            ".processes": ["WorkerProcessPool"],
+            ".ray": ["WorkerRayPool"],
+            ".tuning": ["Tuner"],
+        },
     )

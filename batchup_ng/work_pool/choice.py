@@ -38,10 +38,10 @@ from ..meters.cpu import timed
 from ..platforms import system
 from ..randomness.numpy_rng import globals_kept, globals_state
 from ..sampling.plans.epoch import PlannedBatch
+from . import processes
 from .lock_looks import Looks, looks_at
 from .parallel import ParallelDataSource
 from .prefetch_buffer import ByteBound
-from .processes.serialization import dumps, load_result
 from .serial import SerialPool
 
 TINY_BATCH_SECONDS = 100e-6
@@ -149,10 +149,10 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
 def copy_to_try(value: Any) -> Any:
     """Return a copy that shares the memory of large arrays of `value`, read-only. Raises if it cannot be pickled."""
     memory: list[pickle.PickleBuffer] = []
-    pickled = dumps(value, memory.append)
+    pickled = processes.serialization.dumps(value, memory.append)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns that a tensor should be writable
-        return load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
+        return processes.serialization.load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
 
 
 def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float = math.inf) -> Choice:

@@ -36,12 +36,11 @@ from ..meters.batch_times import values_of
 from ..platforms import system
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped
+from . import processes
 from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
 from .choice import Move, choose, copy_to_try
 from .parallel import ParallelNode, PoolNode, checked_bytes, checked_timeout
 from .prefetch import PrefetchNode
-from .processes import WorkerProcessPool
-from .processes.fork_server import surroundings_of_workers
 from .serial import SerialPool
 from .shared_pool import share_of
 from .steps import Steps
@@ -51,7 +50,7 @@ from .threads import WorkerThreadPool
 POOLS: dict[str, Callable[[int | None], AbstractWorkerPool]] = {
     "serial": lambda workers: SerialPool(),
     "threads": WorkerThreadPool,
-    "processes": WorkerProcessPool,
+    "processes": lambda workers: processes.WorkerProcessPool(workers),  # loaded when it is first used
 }
 """The pools by name: each is made with a number of workers."""
 
@@ -325,7 +324,7 @@ def pool_of_loader(kind: str, workers: int | None, why: str = "") -> AbstractWor
 def _surroundings_of_processes() -> Any:
     """Return what worker processes take over when they start; None if it is not known."""
     n = worker_count(None)  # first: the import of joblib changes the environment
-    inherited = surroundings_of_workers(blas_threads=1)
+    inherited = processes.fork_server.surroundings_of_workers(blas_threads=1)
     return None if inherited is None else (n, BUDGET.limit, inherited)
 
 

@@ -24,7 +24,6 @@ exit. A dropped pool therefore does not keep the program from ending.
 
 from __future__ import annotations
 
-import atexit
 import contextvars
 import dataclasses
 import itertools
@@ -37,6 +36,7 @@ from collections.abc import Callable
 
 from .. import log, validation
 from ..accessors.spreading import lender
+from ..at_exit import at_exit
 from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
 from ..memory.leases import BufferPool
@@ -263,10 +263,12 @@ class ThreadWorkers:
                 future.set_exception(PoolClosed("the pool was closed before this task was begun"))
 
 
-@atexit.register
 def _end_all() -> None:
     for workers in list(_ALL):
         workers.end()
+
+
+at_exit(_end_all)
 
 
 def _work(workers: ThreadWorkers, number: int) -> None:

@@ -6,7 +6,6 @@ ends, the dispatcher is closed.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -14,6 +13,7 @@ import weakref
 from typing import Any
 
 from ... import log, validation
+from ...at_exit import at_exit
 from ...display import in_bytes
 from ...errors import ArgumentError, SharedMemoryWarning, WorkerWarning
 from ...graph.node import Node
@@ -242,7 +242,9 @@ def _new_arena() -> tuple[Arena | None, str]:
 _open: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 
-@atexit.register
 def _close_all() -> None:
     for dispatcher in list(_open):
         dispatcher.close()
+
+
+at_exit(_close_all)

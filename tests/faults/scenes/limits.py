@@ -98,6 +98,7 @@ def few_descriptors(kind: str, numbers: list[int]) -> dict[str, Any]:
 
 def made_without_descriptors(kind: str) -> bool:
     """F17: a pool is made when no descriptor is free; when there are some again, it works."""
+    make_pool(kind).close()  # the modules of the pool load now: a file that is read takes a descriptor
     with FewDescriptors(0) as few, make_pool(kind) as pool:
         few.lift()
         use(pool)
