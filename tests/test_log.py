@@ -105,7 +105,7 @@ def test_an_answer_of_other_data_is_logged(said: pytest.LogCaptureFixture, tmp_p
 
 def test_a_program_without_logging_does_not_import_it() -> None:
     code = (
-        "import sys, numpy as np, batchup_ng as bu\n"
+        "import sys, numpy as np, batchup_ng as bu\nbu.Loader\n"  # whose modules load cloudpickle, which loads it
         "sys.modules.pop('logging', None)\n"
         "with bu.Loader([np.arange(4)], 2, pool='threads', workers=1) as loader: list(loader)\n"
         "print('logging' in sys.modules)"

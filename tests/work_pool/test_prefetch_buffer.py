@@ -248,7 +248,7 @@ def sum_with_a_pool(kind: str) -> int:
     """Add the numbers below ten with a pool that is made here."""
     import batchup_ng
 
-    with eval(kind, vars(batchup_ng)) as pool:
+    with eval(f"batchup_ng.{kind}") as pool:
         source = batchup_ng.ArrayDataSource([np.arange(10)])
         return int(sum(x.sum() for (x,) in pool.parallel_data_source(source).batch_iterator(3)))
 
