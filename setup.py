@@ -20,6 +20,7 @@ EXTRAS = {
     "parquet": ["pyarrow>=14.0"],
     # Before that version fsspec keeps its event loop behind a fork, where nothing runs it.
     "remote": ["fsspec>=2025.5.1", "aiohttp>=3.9"],
+    "datasets": ["pooch>=1.8", "scipy>=1.10"],
     "images": ["simplejpeg>=1.7", "opencv-python-headless>=4.8", "PyYAML>=6.0"],
     "tables": ["narwhals>=1.20"],
     "ray": ["ray>=2.40"],

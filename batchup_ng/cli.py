@@ -19,9 +19,10 @@ from ._version import __version__
 from .data_source.array import ArrayDataSource
 from .datasets.files import named
 from .datasets.from_file import from_file, is_stored
+from .datasets.standard.sets import fetch, listing
 from .demo.job import WANTED_ACCURACY, run_demo
 from .display import counted, progress_bar
-from .errors import ArgumentError, BatchError, BatchupError, LedgerError, SampleReadError, WriteError
+from .errors import ArgumentError, BatchError, BatchupError, DownloadError, LedgerError, SampleReadError, WriteError
 from .formats import convert
 from .inspection import pictures_page, source_at, stored_page
 from .observe.top import NoAnswer, top
@@ -111,16 +112,20 @@ def _run(arguments: Sequence[str] | None) -> int:
     who_.add_argument("--attempt", type=int, metavar="K", help="of a resumed run (default: the latest)")
     who_.add_argument("--source", metavar="MODULE:FUNCTION", help="returns the loader or its data, to name files")
     who_.set_defaults(run=_who)
+    datasets = commands.add_parser("datasets", help="list standard data sets, or download some", allow_abbrev=False)
+    datasets.add_argument("names", metavar="NAME", nargs="*", help="what to download (default: list all)")
+    datasets.add_argument("--path", metavar="FOLDER", help="of all data sets (default: $BATCHUP_NG_DATA, or a cache)")
+    datasets.set_defaults(run=_datasets)
     options = vars(parser.parse_args(arguments))
     run = options.pop("run")
     try:
         return int(run(**options))
-    except (BatchError, LedgerError, NoAnswer, SampleReadError, WriteError, ImportError) as error:
+    except (BatchError, DownloadError, LedgerError, NoAnswer, SampleReadError, WriteError, ImportError) as error:
         print(f"{parser.prog}: {_in_options(str(error))}", file=sys.stderr)
         return 1
     except BatchupError as error:
-        command = {_demo: demo, _inspect: inspect, _convert: convert_, _top: top_, _who: who_}[run]
-        command.error(_in_options(" ".join(str(error).split())))
+        made_by = {_convert: convert_, _datasets: datasets, _demo: demo, _inspect: inspect, _top: top_, _who: who_}
+        made_by[run].error(_in_options(" ".join(str(error).split())))
     except KeyboardInterrupt:
         print(f"{parser.prog}: stopped", file=sys.stderr)
         return 130
@@ -178,6 +183,14 @@ def _who(ledger: str, **options: Any) -> int:
     except OSError as error:
         raise LedgerError(f"the ledger cannot be read: {error}") from error
     print(page)
+    return 0
+
+
+def _datasets(names: list[str], path: str | None) -> int:
+    if not names:
+        print(listing(path))
+    for name in names:
+        print(f"{name}: {fetch(name, path)}", flush=True)
     return 0
 
 

@@ -79,6 +79,13 @@ class WriteError(BatchupError, OSError):
     """
 
 
+class DownloadError(BatchupError, OSError):
+    """A file of a data set could not be downloaded from any of its mirrors.
+
+    The part that arrived is kept, and the same call continues after it.
+    """
+
+
 class BatchError(BatchupError):
     """A batch could not be made. The error is also an instance of the type of the original exception.
 

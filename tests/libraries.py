@@ -5,5 +5,5 @@ from __future__ import annotations
 OPTIONAL = (
     "torch", "jax", "tensorflow", "keras", "h5py", "lmdb", "zarr", "pyarrow", "ray", "tqdm", "matplotlib", "pandas",
     "simplejpeg", "cv2", "narwhals", "polars", "skimage", "msgpack", "safetensors", "numcodecs", "fsspec", "aiohttp",
-    "albumentations", "torchvision", "yaml", "rich",
+    "albumentations", "torchvision", "yaml", "rich", "pooch", "scipy", "requests",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sources over what people have: folders and tables of images, annotated images, files of rows."""
+"""Sources over what people have: folders and tables of images, annotated images, files of rows; standard data sets."""
 
 from .files import FilesDataSource, FilesReport
 from .from_coco import from_coco
@@ -9,10 +9,32 @@ from .from_pairs import from_pairs
 from .from_table import from_table
 from .from_voc import from_voc
 from .from_yolo import from_yolo
+from .standard.sets import (
+    StandardSet,
+    Stl10,
+    Svhn,
+    cifar10,
+    cifar100,
+    emnist,
+    fashion_mnist,
+    imagenette,
+    kmnist,
+    mnist,
+    stl10,
+    svhn,
+    usps,
+)
 
 __all__ = [
     "FilesDataSource",
     "FilesReport",
+    "StandardSet",
+    "Stl10",
+    "Svhn",
+    "cifar10",
+    "cifar100",
+    "emnist",
+    "fashion_mnist",
     "from_coco",
     "from_csv",
     "from_file",
@@ -21,4 +43,10 @@ __all__ = [
     "from_table",
     "from_voc",
     "from_yolo",
+    "imagenette",
+    "kmnist",
+    "mnist",
+    "stl10",
+    "svhn",
+    "usps",
 ]

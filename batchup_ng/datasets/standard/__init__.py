@@ -1,0 +1,1 @@
+"""Standard data sets, downloaded when they are first asked for."""
