@@ -287,6 +287,7 @@ class Loader:
         Raises:
             ArgumentError: a step was taken already, or is more than 10,000 epochs ahead, or the steps of the loader
                 cannot be found again.
+            ArgumentTypeError: a step is no whole number.
         """
         self.load_state_dict(state_without(self, steps))
 
