@@ -1,5 +1,8 @@
 """Sources over what people have: folders and tables of images, annotated images, files of rows; standard data sets."""
 
+from typing import TYPE_CHECKING
+
+from ..lazy_names import on_first_use
 from .files import FilesDataSource, FilesReport
 from .from_coco import from_coco
 from .from_csv import from_csv
@@ -9,21 +12,6 @@ from .from_pairs import from_pairs
 from .from_table import from_table
 from .from_voc import from_voc
 from .from_yolo import from_yolo
-from .standard.sets import (
-    StandardSet,
-    Stl10,
-    Svhn,
-    cifar10,
-    cifar100,
-    emnist,
-    fashion_mnist,
-    imagenette,
-    kmnist,
-    mnist,
-    stl10,
-    svhn,
-    usps,
-)
 
 __all__ = [
     "FilesDataSource",
@@ -50,3 +38,30 @@ __all__ = [
     "svhn",
     "usps",
 ]
+
+if TYPE_CHECKING:
+    from .standard.sets import (
+        StandardSet,
+        Stl10,
+        Svhn,
+        cifar10,
+        cifar100,
+        emnist,
+        fashion_mnist,
+        imagenette,
+        kmnist,
+        mnist,
+        stl10,
+        svhn,
+        usps,
+    )
+else:  # few programs need them, and they import tarfile and zipfile
+    __getattr__, __dir__ = on_first_use(
+        __name__,
+        {
+            ".standard.sets": [
+                "StandardSet", "Stl10", "Svhn", "cifar10", "cifar100", "emnist", "fashion_mnist", "imagenette",
+                "kmnist", "mnist", "stl10", "svhn", "usps",
+            ],
+        },
+    )  # fmt: skip

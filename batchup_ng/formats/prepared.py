@@ -91,10 +91,11 @@ def _is_encoded(column: Any) -> bool:
 
 
 def names_of(source: AbstractDataSource) -> tuple[str, ...]:
-    """Return the names of the columns of files and labels; empty for any other source."""
+    """Return the names of the columns of files and labels, also of standard data sets; empty for any other source."""
     nodes = nodes_of(source.node)
     rearranged = (*REARRANGING_NODES, ConcatNode, FilesNode)
-    unnamed = all(type(node) in rearranged and getattr(node, "names", None) is None for node in nodes)
+    known = [type(node) in rearranged or (type(node) is ArraysNode and bool(node.places)) for node in nodes]
+    unnamed = all(known) and all(getattr(node, "names", None) is None for node in nodes)
     return ("image", "label") if unnamed else ()
 
 

@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.serve(content)
 
-    def serve(self, content: bytes, ranges: bool = True, cut: int | None = None, length: int | None = None) -> None:
+    def serve(self, content: bytes, ranges: bool = True, cut: int | None = None, encoding: str = "") -> None:
         asked, start = self.headers.get("Range"), 0
         if asked and ranges:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
@@ -54,7 +54,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(len(content) - start if length is None else length))
+        self.send_header("Content-Length", str(len(content) - start))
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         self.end_headers()
         self.wfile.write(content[start:cut])
         self.close_connection = True

@@ -74,7 +74,7 @@ def on_full_disks(folder: str, step: int) -> Any:
                 digests.add(digest(folder))
                 break
             except bu.WriteError as error:
-                if not re.search("No space left on device; make room", str(error)) or Path(folder, "mnist").exists():
+                if not re.search("No space left on device.*; make room", str(error)) or Path(folder, "mnist").exists():
                     raise
             full += 1
             resize(1 << 26)

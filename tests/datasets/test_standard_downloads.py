@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import concurrent.futures
 import contextlib
 import gzip
 import json
@@ -125,6 +126,30 @@ def test_a_server_without_ranges_sends_the_whole_file_again(server: made.Server,
     assert sum(server.counts().values()) == 5
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
+def test_a_server_that_takes_the_file_for_an_encoded_one_does_no_harm(
+    server: made.Server, tmp_path: Path, encoding: str
+) -> None:
+    server.answers[f"/a/{FIRST}"] = [lambda handler, content: handler.serve(content, encoding=encoding)]
+    check(tmp_path)
+    assert sum(server.counts().values()) == 4
+
+
+def test_what_a_server_says_is_shown_in_printable_characters(server: made.Server, tmp_path: Path) -> None:
+    server.add("mnist", *FILES)
+    server.answers[f"/a/{FIRST}"] = [lambda handler, content: handler.send_error(404, "\x1b[31mred")]
+    with raises(bu.DownloadError) as caught:
+        datasets.mnist(tmp_path, progress=False)
+    assert str(caught.value).isprintable()
+
+
+def test_threads_at_once_make_one_set(server: made.Server, tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(check, tmp_path) for _ in range(4)]:
+            done.result()
+    assert set(server.counts().values()) == {1}
+
+
 def test_a_server_that_breaks_off_again_and_again_is_given_up(server: made.Server, tmp_path: Path) -> None:
     server.add("mnist", *FILES)
     cuts = [CHUNK * i for i in range(1, 40)]
@@ -238,6 +263,8 @@ def test_the_progress_of_each_download_is_shown(server: made.Server, tmp_path: P
     assert [each["initial"] for each in options] == [0, HALF, 0, 0, 0]
     assert sum(each for each in bar.told if isinstance(each, int)) == sum(sizes)
     assert bar.told.count("closed") == 5
+    with raises(bu.ArgumentTypeError):
+        datasets.mnist(tmp_path, progress=3)  # type: ignore[arg-type]
     for wrong in (3, lambda iterator, **options: iterator or "no bar"):
         with raises(bu.ArgumentTypeError):
             datasets.mnist(tmp_path / "other", progress=wrong)  # type: ignore[arg-type]
@@ -278,6 +305,8 @@ def test_a_folder_that_cannot_be_written_is_named(server: made.Server, tmp_path:
     for root in (tmp_path / "file", tmp_path / "file" / "below"):
         with raises(bu.WriteError):
             datasets.mnist(root, progress=False)
+    with raises(bu.ArgumentTypeError):
+        datasets.mnist(7, progress=False)  # type: ignore[arg-type]
     (tmp_path / "mnist").write_text("a file where the set belongs")
     with raises(bu.WriteError):
         datasets.mnist(tmp_path, progress=False)

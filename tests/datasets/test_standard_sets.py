@@ -19,6 +19,7 @@ import batchup_ng as bu
 from batchup_ng import datasets
 from batchup_ng.datasets.standard import class_names, table
 from batchup_ng.datasets.standard.converting import CONVERSIONS
+from batchup_ng.formats.prepared import names_of
 from tests.datasets import standard_helpers as made
 from tests.messages import raises
 
@@ -85,7 +86,7 @@ def test_cifar_10(server: made.Server, tmp_path: Path) -> None:
     parts = [slice(10 * i, 10 * i + 10) for i in range(6)]
     contents = [made.cifar_file(images[part], labels[part]) for part in parts]
     members = [(f"cifar-10-batches-bin/{name}", content) for name, content in zip(names, contents, strict=True)]
-    content = made.tar_gz(*members[::-1], ("cifar-10-batches-bin/readme.html", b"x"))  # in any order
+    content = made.tar_gz(*members[::-1], ("./cifar-10-batches-bin/readme.html", b"x"))  # in any order
     server.add("cifar10", ("cifar-10-binary.tar.gz", content))
     found = datasets.cifar10(tmp_path, progress=False)
     check(found.train, images[:50], labels[:50])
@@ -165,7 +166,7 @@ def test_usps_is_rounded_as_by_torchvision(server: made.Server, tmp_path: Path) 
 
 def test_imagenette_is_a_folder_of_images(server: made.Server, tmp_path: Path) -> None:
     members = made.imagenette_members()
-    archive = made.tar_gz(*members, ("imagenette2-160/noisy.csv", b"x"))
+    archive = made.tar_gz(*[(f"./{name}", content) for name, content in members], ("imagenette2-160/noisy.csv", b"x"))
     server.add("imagenette-160", ("imagenette2-160.tgz", archive))
     found = datasets.imagenette(tmp_path, image_size=16, progress=False)
     assert found.classes == found.train.class_names == tuple(class_names.IMAGENETTE.values())
@@ -175,8 +176,9 @@ def test_imagenette_is_a_folder_of_images(server: made.Server, tmp_path: Path) -
         assert labels.tolist() == [number for number in range(10) for _ in range(2)]
         wanted = [(10 * number, green, 20 * i) for number in range(10) for i in range(2)]
         assert np.abs(images.mean((1, 2)) - wanted).max() < 4  # JPEG
-    with raises(bu.ArgumentError):
-        datasets.imagenette(tmp_path, size=224)
+    for wrong in ({"size": 224}, {"image_size": 0}):
+        with raises(bu.ArgumentError):
+            datasets.imagenette(tmp_path, **wrong)  # type: ignore[arg-type]
 
 
 def test_an_archive_that_would_write_elsewhere_is_refused(server: made.Server, tmp_path: Path) -> None:
@@ -213,6 +215,7 @@ def test_columns_and_classes_have_names(server: made.Server, tmp_path: Path) -> 
     (images,) = next(source.select("image").batch_iterator(50))
     np.testing.assert_array_equal(images, train[0])
     kept, rest = source.split([0.5, 0.5], seed=1, stratify="label")
+    assert names_of(source) == names_of(kept) == ("image", "label")
     assert len(columns(kept)[1]) + len(columns(rest)[1]) == 50
     assert bu.class_weights(source.labels, 10).shape == (10,)
 

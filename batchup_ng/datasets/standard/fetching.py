@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..._version import __version__
-from ...display import in_bytes, progress_of
+from ...display import in_bytes, printable, progress_of
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentTypeError, DownloadError
 from .table import RemoteFile
@@ -77,7 +77,7 @@ def fetched(file: RemoteFile, folder: str, progress: Any) -> str:
                 _remove(part)
             if not again:
                 break
-        failures.append(f"{url}: {' '.join(str(failure).split()) or type(failure).__name__}")
+        failures.append(f"{url}: {printable(' '.join(str(failure).split())) or type(failure).__name__}")
     if not _size(part):
         _remove(part)
     raise DownloadError(
@@ -146,9 +146,9 @@ class Part:
         if response.status_code == 416 or (response.status_code == 200 and self.at):  # 200: the server sends all of it
             self.file.truncate(0)
             self.at = 0
+        response.raw.headers.pop("Content-Encoding", None)  # of a .gz file that a server takes for an encoded one
         length = response.headers.get("Content-Length", "")
-        encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        is_told = response.status_code in (200, 206) and length.isdigit() and not encoded
+        is_told = response.status_code in (200, 206) and length.isdigit()
         if is_told and self.size is not None and self.at + int(length) != self.size:
             raise Refused(f"its file has {self.at + int(length)} bytes, and {self.size} are expected")
         if response.status_code == 206 and f"bytes {self.at}-" not in response.headers.get("Content-Range", ""):

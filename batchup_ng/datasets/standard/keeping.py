@@ -20,10 +20,12 @@ import shutil
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from ...display import progress_of
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import ArgumentError, BatchupError, WriteError
 from ...log import note
 from ...platforms import system
+from ...validation import path_text
 from . import table
 from .converting import CONVERSIONS
 from .fetching import fetched, library
@@ -43,8 +45,9 @@ def root_of(path: PathLike) -> str:
     Raises:
         ImportError: the folder of the user is wanted, and pooch is not installed.
     """
-    chosen = os.environ.get(VARIABLE) if path is None else os.fspath(path)
-    if not chosen:
+    if path is not None:
+        chosen = path_text("path", path)
+    elif not (chosen := os.environ.get(VARIABLE, "")):
         chosen = str(library(f"the folder of data sets, without path= or {VARIABLE},").os_cache("batchup_ng"))
     return os.path.abspath(os.path.expanduser(chosen))
 
@@ -66,6 +69,7 @@ def kept(name: str, path: PathLike, progress: Any) -> str:
     """
     if name not in CONVERSIONS:
         raise ArgumentError(f"name must be one of {', '.join(CONVERSIONS)}, not {name!r:.80}")
+    progress_of(progress, name, "B")  # refuses what is none, also if nothing is to be downloaded
     target = folder_of(name, path)
     if os.path.isdir(target):
         return target
@@ -92,9 +96,10 @@ def kept(name: str, path: PathLike, progress: Any) -> str:
         raise_if_of_signal_handler(error)
         if isinstance(error, BatchupError):
             raise
+        which = f" ({error.filename!r})" if error.filename else ""
         told = WriteError(
-            f"{name!r} cannot be kept in {os.path.dirname(target)!r}: {error.strerror or error}; make room or pass "
-            f"another folder as path= or in {VARIABLE}, and make the same call again, which continues the download"
+            f"{name!r} cannot be kept in {os.path.dirname(target)!r}: {error.strerror or error}{which}; make room, or "
+            f"pass another folder as path= or in {VARIABLE}, and make the same call again, which continues the download"
         )
         told.errno = error.errno
         raise told from error

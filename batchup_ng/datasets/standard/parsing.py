@@ -199,7 +199,7 @@ def tar_members(path: str) -> Iterator[tuple[str, IO[bytes], int]]:
             if member.isreg() and not member.issparse():
                 content = archive.extractfile(member)
                 assert content is not None
-                yield member.name, content, member.size
+                yield member.name.removeprefix("./"), content, member.size
 
 
 def wanted_members(path: str, names: Iterable[str]) -> Iterator[tuple[str, IO[bytes], int]]:

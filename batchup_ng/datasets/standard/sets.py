@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...accessors.storage import NpyRows
+from ...accessors.storage.npy import NpyRows
 from ...data_source.array import ArrayDataSource
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentError, SampleReadError
@@ -58,7 +58,7 @@ class LabelRows(NpyRows):
         super().__init__(path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StandardSet:
     """A standard data set on this machine.
 
@@ -82,7 +82,7 @@ class StandardSet:
         return f"<{self.name}: {lengths} samples of {len(self.classes)} classes>"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Svhn(StandardSet):
     """SVHN.
 
@@ -93,7 +93,7 @@ class Svhn(StandardSet):
     extra: ArrayDataSource | None = None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Stl10(StandardSet):
     """STL-10.
 
@@ -247,8 +247,7 @@ def imagenette(
     name = f"imagenette-{IMAGENETTE_SIZES[size]}"
     folder = kept(name, path, progress)
     classes = tuple(class_names.IMAGENETTE.values())
-    with _remedy(folder):
-        train, test = (_of_images(os.path.join(folder, part), image_size, classes) for part in PARTS)
+    train, test = (_of_images(os.path.join(folder, part), image_size, classes) for part in PARTS)
     return StandardSet(name, folder, train, test, classes)
 
 
