@@ -76,9 +76,10 @@ class Loader:
             first batches with a copy of the data at the first iteration, and chooses; ``repr`` shows the choice and the
             reason. These batches are handed out too. The batches do not depend on the pool.
         workers: Number of workers of a pool of its own. Default: the loaders of a program that give no number share one
-            pool of threads, and one of processes, each with as many workers as CPUs are available to this process.
-            ``"auto"``: a pool of its own that the loader resizes while it runs, by its measurements: at most `buffer`
-            workers, and a reserve of CPU for your loop. It means nothing if ``pool="auto"`` chooses ``"serial"``.
+            pool of threads, and one of processes. Each has one worker fewer than this process may use CPUs, so that
+            your loop has one; with 1 or 2 CPUs, a worker for each. ``"auto"``: a pool of its own that the loader
+            resizes while it runs, by its measurements: at most `buffer` workers, and a reserve of CPU for your loop. It
+            means nothing if ``pool="auto"`` chooses ``"serial"``.
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
@@ -286,6 +287,7 @@ class Loader:
         Raises:
             ArgumentError: a step was taken already, or is more than 10,000 epochs ahead, or the steps of the loader
                 cannot be found again.
+            ArgumentTypeError: a step is no whole number.
         """
         self.load_state_dict(state_without(self, steps))
 

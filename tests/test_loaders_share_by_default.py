@@ -316,3 +316,17 @@ def test_validation_data_as_an_option_says_what_to_write() -> None:
         options: Any = {name: [X]}
         with raises(bu.ArgumentTypeError):
             bu.Loader([X], 8, **options)
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(1, 1), (2, 2), (3, 2), (4, 3), (64, 63)])
+def test_from_three_cpus_on_the_loop_has_one(cpus: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda: cpus)
+    with bu.Loader([X], 16, pool="threads") as loader:
+        assert batches(loader) == ORDERED
+        assert loader._pool_node().pool.processes == workers
+    with bu.WorkerThreadPool() as pool:
+        assert pool.processes == cpus
+    if cpus == 3:
+        with bu.Loader([X], 16, pool="processes") as loader:
+            assert batches(loader) == ORDERED
+            assert loader._pool_node().pool.processes == workers

@@ -386,7 +386,8 @@ def batch_plan(
     else:
         rows = node.row_plan(size, key, drop_last)
     kind = BatchesPlan if rows.n_samples is None else SamplesPlan
-    return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached)
+    in_turns = blocks is not None
+    return kind(rows, size, options.seed, options.epoch, drop_last, options.shard, options.reached, in_turns)
 
 
 def nodes_of(root: Node, below_orders: bool = True) -> list[Node]:

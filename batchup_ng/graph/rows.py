@@ -123,6 +123,7 @@ class RowsNode(Node):
         run = max(1, order.batch_size * size // of_epoch)
         made = BlockShuffleSampler(sampler.length, order.block, order.window, sampler.repeats, order.groups, run)
         made.indices = sampler.indices
+        made.run_at_end = max(1, size // of_epoch)  # the rows of one sample of the epoch
         return made
 
     def permutes_rows(self) -> bool:

@@ -44,8 +44,9 @@ class BlockShuffleSampler(RepeatedSampler):
     memory holds.
 
     For several ranks the shuffled blocks are dealt to `groups` of equal length, each with windows of its own. The rows
-    come from the groups in turn, `run` at a time; a shorter rest of each follows at the end. If `run` is the batch
-    size, batch k has rows of group k mod `groups`. So each of W ranks reads every W-th group, if W divides `groups`.
+    come from the groups in turn, `run` at a time; at the end, when no group has as many left, one at a time. If `run`
+    is the batch size, batch k has rows of group k mod `groups`. So each of W ranks reads every W-th group, if W divides
+    `groups`.
 
     Args:
         length: How many rows there are, at most 2^62.
@@ -54,6 +55,9 @@ class BlockShuffleSampler(RepeatedSampler):
         repeats: How often each row is handed out; blocks and rows are shuffled again each time. -1: without end.
         groups: How many groups the blocks are dealt to.
         run: How many rows of a group follow each other.
+
+    Attributes:
+        run_at_end: Like `run`, for the rows at the end, when groups have fewer than `run` left.
 
     Raises:
         ArgumentError: one of them is out of range.
@@ -79,6 +83,7 @@ class BlockShuffleSampler(RepeatedSampler):
         self._n_groups = min(self.groups, max(1, self.length))
         self._each, self._n_longer = divmod(self.length, self._n_groups)  # rows of a group; groups with one more
         self._run = min(self.run, self._each + 1)
+        self.run_at_end = 1
         # A group begins and ends within blocks.
         self._most_windows = -(-(self._n_blocks // self._n_groups + 2) // self._window)
 
@@ -104,18 +109,14 @@ class BlockShuffleSampler(RepeatedSampler):
 
     def _grouped(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the group of each place, and the place within the group."""
-        n_runs = self._each // self._run
-        turns, rest = np.divmod(places, self._n_groups * self._run)
-        groups, within = np.divmod(rest, self._run)
-        within += turns * self._run
-        at_end = np.flatnonzero(turns >= n_runs)
-        if len(at_end):  # what is left of each group, one after the other: the first have one more
-            rest = places[at_end] - n_runs * self._n_groups * self._run
-            short = self._each - n_runs * self._run
-            behind = rest - self._n_longer * (short + 1)
-            longer, n_short = behind < 0, max(1, short)
-            groups[at_end] = np.where(longer, rest // (short + 1), self._n_longer + behind // n_short)
-            within[at_end] = n_runs * self._run + np.where(longer, rest % (short + 1), behind % n_short)
+        groups, within = np.empty_like(places), np.empty_like(places)
+        done = 0  # rows of each group in longer runs
+        for run in (self._run, self.run_at_end, 1):
+            at = np.flatnonzero(places >= done * self._n_groups)
+            turns, rest = np.divmod(places[at] - done * self._n_groups, self._n_groups * run)
+            groups[at], within[at] = np.divmod(rest, run)
+            within[at] += done + turns * run
+            done += (self._each - done) // run * run
         return groups, within
 
     def _first_of(self, groups: np.ndarray) -> np.ndarray:

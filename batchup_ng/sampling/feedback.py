@@ -264,7 +264,7 @@ class FeedbackSampler(RandomAccessSampler):
         """Go on from a state; on several ranks, from the list of the states of all ranks, which may be more or fewer.
 
         Raises:
-            StateError: the state is of another sampler, or of some of the ranks only.
+            StateError: the state is damaged, is of another sampler, or of some of the ranks only.
         """
         states = list(state) if isinstance(state, Sequence) else [state]
         for each in states:
@@ -274,6 +274,8 @@ class FeedbackSampler(RandomAccessSampler):
                     f"the state is of another sampler, {theirs}, and this one is {self.fingerprint()}; make it with "
                     f"the same arguments"
                 )
+            if wrong := self._damaged(each):
+                raise StateError(f"this state of a FeedbackSampler is damaged: {wrong}; load another one")
         if states and all(each["world"] == WHOLE for each in states):
             states = states[:1]
         first: Mapping[str, Any] = states[0] if states else {"world": 1}
@@ -288,9 +290,36 @@ class FeedbackSampler(RandomAccessSampler):
         self._losses = {int(epoch): np.array(array, np.float64) for epoch, array in first["losses"].items()}
         self._epoch = int(first["epoch"])
         self._reported = any(each["reported"] for each in states)
-        self._updates = [(np.array(each["rows"]), np.array(each["row_losses"])) for each in states]
+        self._updates = [(np.array(each["rows"], np.int64), np.array(each["row_losses"])) for each in states]
         self._tables = {}
         self._place = None  # what was loaded is all reports, until there is one of this rank
+
+    def _damaged(self, state: Mapping[str, Any]) -> str:
+        """Return what is wrong with the state of one rank; empty if nothing is."""
+        missing = [name for name in self.state_dict() if name not in state]
+        if missing:
+            return f"it lacks {', '.join(map(repr, missing))}"
+        for name in ("epoch", "rank", "world"):
+            if not isinstance(state[name], (int, np.integer)) or state[name] < 0:
+                return f"its {name!r} is {state[name]!r:.80}"
+        epoch, losses = state["epoch"], state["losses"]
+        wanted = {str(number) for number in range(max(-1, epoch - KEPT), epoch)}
+        if not isinstance(losses, Mapping) or set(losses) != wanted:
+            return f"its 'losses' are not those of the epochs {', '.join(sorted(wanted))}"
+        for name, array in losses.items():
+            if np.shape(array) != (self.n_rows,) or not _are_losses(array):
+                return f"the losses of epoch {name} are not {self.n_rows} numbers of at least 0, or NaN"
+        rows, own = np.asarray(state["rows"]), state["row_losses"]
+        are_rows = rows.ndim == 1 and (not rows.size or rows.dtype.kind == "i")
+        if not are_rows or not ((rows >= 0) & (rows < self.n_rows)).all() or np.shape(own) != rows.shape or not _are_losses(own):
+            return "its 'rows' and 'row_losses' are not rows of the data with a loss each"
+        return "" if isinstance(state["reported"], (bool, np.bool_)) else f"its 'reported' is {state['reported']!r:.80}"
+
+
+def _are_losses(array: Any) -> bool:
+    """Return whether these are losses, or NaN for none."""
+    given = np.asarray(array)
+    return given.dtype.kind == "f" and not (np.isinf(given) | (given < 0)).any()
 
 
 def _given_losses(losses: Any) -> np.ndarray:

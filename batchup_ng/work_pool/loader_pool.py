@@ -37,7 +37,7 @@ from ..platforms import system
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped
 from . import processes
-from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count
+from .base import DEFAULT_BUFFER, AbstractWorkerPool, worker_count, workers_beside_a_loop
 from .choice import Move, choose, copy_to_try
 from .parallel import ParallelNode, PoolNode, checked_bytes, checked_timeout
 from .prefetch import PrefetchNode
@@ -315,15 +315,17 @@ def pool_of_loader(kind: str, workers: int | None, why: str = "") -> AbstractWor
         log.note("pool='auto' chose %r: %s", kind, why)
     surroundings: Any = None
     if kind != "serial" and workers is None and getattr(current, "workers", None) is None:
-        surroundings = worker_count(None) if kind == "threads" else _surroundings_of_processes()
+        surroundings = workers_beside_a_loop() if kind == "threads" else _surroundings_of_processes()
+    if workers is None and kind != "serial":
+        workers = workers_beside_a_loop()
     if surroundings is None:
         return POOLS[kind](workers)
-    return share_of(kind, surroundings, lambda: POOLS[kind](None))
+    return share_of(kind, surroundings, lambda: POOLS[kind](workers))
 
 
 def _surroundings_of_processes() -> Any:
     """Return what worker processes take over when they start; None if it is not known."""
-    n = worker_count(None)  # first: the import of joblib changes the environment
+    n = workers_beside_a_loop()  # first: the import of joblib changes the environment
     inherited = processes.fork_server.surroundings_of_workers(blas_threads=1)
     return None if inherited is None else (n, BUDGET.limit, inherited)
 

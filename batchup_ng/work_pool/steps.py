@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from .. import validation
 from ..data_source.epoch.history import adopted
 from ..data_source.epoch.opening import epoch_plan, prepare
 from ..data_source.epoch.state import STEPS, SavedSteps, digest, identity
-from ..errors import ArgumentError, StateError
+from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped, positions_of
 
@@ -210,7 +212,9 @@ def state_without(loader: Any, steps: Iterable[int]) -> dict[str, Any]:
 def _limited(steps: Any) -> Iterable[int]:
     if isinstance(steps, range) and len(steps) > MAX_SKIPPED:
         raise ArgumentError(f"steps must be at most {MAX_SKIPPED} steps, not {len(steps)}; begin a later epoch instead")
-    return [steps] if isinstance(steps, int) else steps
+    if not isinstance(steps, (int, np.integer)) and (isinstance(steps, (str, bytes)) or not hasattr(steps, "__iter__")):
+        raise ArgumentTypeError(f"steps must be numbers of steps, such as [18234, 18235], not {steps!r:.80}")
+    return [int(steps)] if isinstance(steps, (int, np.integer)) else steps
 
 
 def _joined(skipped: list[Skipped]) -> list[Skipped]:

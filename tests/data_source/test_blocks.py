@@ -292,6 +292,27 @@ def test_ranks_are_warned_of_how_often_they_read_a_block(world: int, batch_size:
     assert found == pytest.approx(expected, rel=0.15)
 
 
+@given(
+    n=st.integers(1, 500), block=st.integers(1, 30), window=st.integers(1, 9), world=st.integers(1, 20),
+    batch_size=st.integers(1, 12), uneven=st.sampled_from(["pad", "drop"]), seed=st.integers(0, 2**64 - 1),
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::batchup_ng.CacheWarning")  # short files
+def test_no_rank_reads_a_block_of_another_but_that_at_the_border(
+    n: int, block: int, window: int, world: int, batch_size: int, uneven: str, seed: int
+) -> None:
+    source = bu.ArrayDataSource([InBlocks(n, block, window)])
+    options: dict[str, Any] = {"shuffle": ("blocks", seed), "uneven": uneven, "pad_mask": True}
+    seen: list[int] = []
+    blocks_read = 0
+    for rank in range(world):
+        batches = source.batch_iterator(batch_size, shard=(rank, world), **options)
+        own = [int(row) for rows, real in batches for row in rows[real]]
+        blocks_read += len({row // block for row in own})
+        seen += own
+    assert len(set(seen)) == len(seen) == (n if uneven == "pad" else n - n % world)
+    assert blocks_read <= -(-n // block) + world - 1
+
+
 WORLDS = [(groups, world) for groups in (2, 12, 64) for world in (1, 2, 3, 12, 64) if groups % world == 0]
 
 

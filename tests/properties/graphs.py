@@ -45,12 +45,26 @@ def plain_sample(*sample: Any) -> Any:
     return (np.ravel(next(iter(batches.leaves(sample))))[:1].astype(np.float64),)
 
 
+def in_a_list(own: Any) -> list[Any]:
+    """The exchange of ranks that all get the losses of each row."""
+    return [own]
+
+
+def after_losses(sampler: bu.FeedbackSampler) -> bu.FeedbackSampler:
+    """Report losses of two epochs, so that the order of epochs 0 to 3 is known, and return the sampler."""
+    rows = np.arange(0, sampler.n_rows, 2)
+    for epoch in range(2):
+        sampler.update(rows, (rows * 7 + epoch) % 5, epoch)
+    sampler.update([], [], 2)
+    return sampler
+
+
 @st.composite
 def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
     """A sampler over `n` rows; one that never ends only if `endless`."""
     repeats = draw(st.sampled_from([1, 1, 2, 3] + [-1] * endless))
     kinds = ["standard", "subset", "buckets", "packed", "stratified", "blocks", "interleaved", "every second"]
-    kind = draw(st.sampled_from(kinds + ["weighted", "weighted subset", "in turn"] * endless))
+    kind = draw(st.sampled_from(kinds + ["weighted", "weighted subset", "in turn", "feedback"] * endless))
     rows = np.array(draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=12)))
     if kind == "subset":
         return bu.SubsetSampler(rows, repeats)
@@ -70,6 +84,8 @@ def samplers(draw: st.DrawFn, n: int, endless: bool) -> bu.AbstractSampler:
         return bu.MixtureSampler([cut, n - cut], [2, 1], -1 if repeats == -1 else draw(st.integers(1, 60)))
     if kind == "every second":
         return bu.StridedSampler(n, stride=2, repeats=repeats)
+    if kind == "feedback":
+        return after_losses(bu.FeedbackSampler(n, 0.7, num_samples=draw(st.integers(1, 40)), gather=in_a_list))
     if kind == "weighted":
         return bu.WeightedSampler(np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))))
     if kind == "weighted subset":

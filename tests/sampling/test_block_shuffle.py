@@ -99,27 +99,32 @@ def test_windows_share_out_the_blocks_evenly(n: int, window: int) -> None:
     assert ends.tolist() == bounds[windows + 1].tolist()
 
 
-def groups_of(n: int, groups: int, run: int) -> np.ndarray:
+def groups_of(n: int, groups: int, run: int, at_end: int) -> np.ndarray:
     """Return the group of each place of an order, counted out one by one."""
     left = [n // groups + (group < n % groups) for group in range(groups)]
     order: list[int] = []
-    while min(left) >= run:
+    for together in (run, at_end):
+        while min(left) >= together:
+            for group in range(groups):
+                order += [group] * together
+                left[group] -= together
+    while any(left):
         for group in range(groups):
-            order += [group] * run
-            left[group] -= run
-    for group in range(groups):
-        order += [group] * left[group]
+            if left[group]:
+                order.append(group)
+                left[group] -= 1
     return np.array(order)
 
 
 @given(
     n=st.integers(1, 400), block=st.integers(1, 30), window=st.integers(1, 9), groups=st.integers(1, 70),
-    run=st.integers(1, 20), seed=st.integers(0, 2**64), repeats=st.integers(1, 2),
+    run=st.integers(1, 20), at_end=st.integers(1, 7), seed=st.integers(0, 2**64), repeats=st.integers(1, 2),
 )  # fmt: skip
 def test_the_rows_of_groups_come_in_turn_and_each_has_its_own_blocks(
-    n: int, block: int, window: int, groups: int, run: int, seed: int, repeats: int
+    n: int, block: int, window: int, groups: int, run: int, at_end: int, seed: int, repeats: int
 ) -> None:
     sampler = BlockShuffleSampler(n, block, window, repeats, groups, run)
+    sampler.run_at_end = at_end
     key = OrderKey(seed, 0)
     rows = sampler.rows_at(np.arange(n * repeats), key).reshape(repeats, n)
     shuffled = np.random.default_rng(seed).permutation(n * repeats)
@@ -128,7 +133,7 @@ def test_the_rows_of_groups_come_in_turn_and_each_has_its_own_blocks(
         assert sorted(order) == list(range(n))
         if groups > n:
             continue
-        owners = groups_of(n, groups, run)
+        owners = groups_of(n, groups, run, at_end)
         n_shared = 0
         for number in range(-(-n // block)):
             found = np.unique(owners[order // block == number])

@@ -192,7 +192,7 @@ def test_ranks_agree_and_any_number_of_them_goes_on_from_their_states() -> None:
     with raises(StateError):
         two[0].load_state_dict([])
     with raises(StateError):
-        two[0].load_state_dict([{**state, "epoch": state["rank"]} for state in states])
+        two[0].load_state_dict([{**bu.FeedbackSampler(N, 0.5).state_dict(), "world": 4}, *states[1:]])
 
 
 def test_what_comes_too_early_or_too_late_is_named() -> None:
@@ -293,3 +293,27 @@ def test_what_is_no_report_and_no_sampler_is_refused() -> None:
         sampler.importance([N], 0)
     with raises(ArgumentError):
         bu.ArrayDataSource([np.arange(3)]).sample(sampler)
+
+
+def test_a_damaged_state_is_refused_and_changes_nothing() -> None:
+    sampler = bu.FeedbackSampler(N, 1.0)
+    for epoch in range(5):
+        sampler.update([epoch, epoch + 1], [1.0, 2.0], epoch)
+    good = sampler.state_dict()
+    losses = good["losses"]
+    damaged: list[dict[str, Any]] = [{name: good[name] for name in good if name != without} for without in good]
+    damaged += [{**good, **change} for change in (
+        {"epoch": -1}, {"epoch": "4"}, {"epoch": 5}, {"rank": 1.5}, {"world": None}, {"reported": "yes"},
+        {"losses": {}}, {"losses": {**losses, "3": losses["3"][1:]}}, {"losses": {**losses, "3": -losses["3"]}},
+        {"losses": {**losses, "3": losses["3"] * math.inf}}, {"losses": {**losses, "3": [None] * N}}, {"losses": 3},
+        {"rows": [N, 1]}, {"rows": [-1, 1]}, {"rows": [1]}, {"rows": [1.0, 2.0]}, {"row_losses": [1.0, math.inf]},
+        {"row_losses": [1.0, -1.0]}, {"row_losses": ["a", "b"]},
+    )]  # fmt: skip
+    other = bu.FeedbackSampler(N, 1.0)
+    for state in damaged:
+        with raises(StateError):
+            other.load_state_dict(state)
+        assert other.state_dict()["epoch"] == 0
+    other.load_state_dict(good)
+    np.testing.assert_array_equal(other.chances(5), sampler.chances(5))
+    np.testing.assert_array_equal(other.state_dict()["rows"], good["rows"])

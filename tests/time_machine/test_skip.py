@@ -150,7 +150,7 @@ def test_steps_that_cannot_be_left_out_are_refused() -> None:
         next(iterator)
     with raises(bu.ArgumentError):
         loader.skip([2, 7])
-    for wrong in ([-1], ["a"]):
+    for wrong in ([-1], ["a"], None, "12", 1.5):
         with raises((bu.ArgumentError, bu.ArgumentTypeError)):
             loader.skip(wrong)
     with raises(bu.ArgumentError):
@@ -164,7 +164,7 @@ def test_steps_that_cannot_be_left_out_are_refused() -> None:
 
 def test_steps_far_ahead_are_refused_at_once() -> None:
     with bu.Loader(bu.ArrayDataSource([np.arange(3)]), 4, pool="serial") as loader:
-        loader.skip(9_999)
+        loader.skip(np.int64(9_999))
         for far in (10_001, 10**15):
             with raises(bu.ArgumentError):
                 loader.skip(far)

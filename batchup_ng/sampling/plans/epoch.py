@@ -10,7 +10,8 @@ a :class:`SamplesPlan` cuts batches from it. If it orders whole batches, such as
 An epoch has one sequence of samples, the same in every world, but for an order by blocks with a group for each rank. In
 a world of W processes with batches of B samples, global batch k is the positions k·B·W to (k+1)·B·W in it. Rank r takes
 the r-th B of them: batch k·W + r in a world of one. If an epoch can only be cut into its own batches, global batch k is
-the batches k·W to (k+1)·W. The rest at the end is shared out evenly: see :class:`Shard`.
+the batches k·W to (k+1)·W. The rest at the end is shared out evenly: see :class:`Shard`. Rank r takes the r-th part of
+the samples left, or every W-th of them in an order by blocks, whose groups come in turn there.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class BatchPlan:
         drop_last: Whether to leave out a last batch or a last round of batches that is not whole.
         shard: The rank's part; ``"error"`` in it refuses an end that cannot be shared out evenly.
         start: How far the epoch was handed out before.
+        in_turns: Whether the samples of a rest go to the ranks one by one.
         first: Number of the first batch of the iteration; an earlier run handed out the batches before it.
         n_batches: The number of batches, an int or ``math.inf``; ``len`` raises ``TypeError`` for ``math.inf``.
         planned: The number of the first batch that no iteration over the plan has reached. It may be too small after
@@ -122,6 +124,7 @@ class BatchPlan:
     drop_last: bool = False
     shard: Shard = ALONE
     start: Reached = START
+    in_turns: bool = False
     in_samples = False  # whether the epoch is one sequence of samples, which can be cut into batches anywhere
     first: int = dataclasses.field(init=False)
     n_batches: float = dataclasses.field(init=False)
@@ -190,16 +193,24 @@ class SamplesPlan(BatchPlan):
     def _planned(self, number: int) -> PlannedBatch:
         done = number - self.first
         start = self._begun + done * self._step
-        n = self.batch_size if done < self._whole else self._last
-        own = start + self._rank * n
+        is_last = done >= self._whole
+        n = self._last if is_last else self.batch_size
+        step = self.shard.world if is_last and self.in_turns else 1
+        own = start + self._rank * (n if step == 1 else 1)
         batch = start // self.batch_size + self._rank
-        if own + n <= self._n_samples:
-            key = BatchKey(self.seed, self.epoch, batch, own)
-            return PlannedBatch(number, self.rows.rows_between(own, own + n), key)
-        positions = np.arange(own, own + n) % int(self._n_samples)
+        end = own + (n - 1) * step + 1
+        if step == 1 and end <= self._n_samples:
+            return PlannedBatch(number, self.rows.rows_between(own, end), BatchKey(self.seed, self.epoch, batch, own))
+        total = int(self._n_samples)
+        positions = np.arange(own, end, step)
+        real = positions[positions < total]
+        positions %= total
+        rows = [self.rows.rows_between(at, at + 1) for at in positions[len(real) :].tolist()]  # a few, once an epoch
+        if len(real):
+            between = self.rows.rows_between(own, int(real[-1]) + 1)
+            rows.insert(0, take_rows(between, real - own))
         key = BatchKey(self.seed, self.epoch, batch, own, (), positions - own)
-        parts = [self.rows.rows_between(at, at + 1) for at in map(int, positions)]  # a few, once an epoch
-        return PlannedBatch(number, map_rows(lambda *leaves: np.concatenate(leaves), *parts), key)
+        return PlannedBatch(number, map_rows(lambda *leaves: np.concatenate(leaves), *rows), key)
 
     def reached(self, number: int) -> Reached:
         samples = self._begun + (number - self.first) * self._step
