@@ -311,7 +311,8 @@ class FeedbackSampler(RandomAccessSampler):
                 return f"the losses of epoch {name} are not {self.n_rows} numbers of at least 0, or NaN"
         rows, own = np.asarray(state["rows"]), state["row_losses"]
         are_rows = rows.ndim == 1 and (not rows.size or rows.dtype.kind == "i")
-        if not are_rows or not ((rows >= 0) & (rows < self.n_rows)).all() or np.shape(own) != rows.shape or not _are_losses(own):
+        are_rows = are_rows and bool(((rows >= 0) & (rows < self.n_rows)).all())
+        if not are_rows or np.shape(own) != rows.shape or not _are_losses(own):
             return "its 'rows' and 'row_losses' are not rows of the data with a loss each"
         return "" if isinstance(state["reported"], (bool, np.bool_)) else f"its 'reported' is {state['reported']!r:.80}"
 
