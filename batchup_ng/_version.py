@@ -1,3 +1,3 @@
-"""The version of the package, read by setup.py without an import of the package."""
+"""The version of the package, read by the build without an import of the package."""
 
 __version__ = "0.1.0"
