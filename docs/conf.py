@@ -43,7 +43,10 @@ add_module_names = False
 default_role = "code"  # docstrings write the names of arguments in single backquotes
 
 html_theme = "furo"
+html_extra_path = ["llms.txt"]  # in the root of the site; llms_txt.py writes it
 html_title = f"batchup_ng {version}"
+html_static_path = ["static"]
+html_css_files = ["own.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_show_copyright = False
 
