@@ -187,3 +187,31 @@ def test_the_changelog_opens_with_this_version() -> None:
 def test_links_between_our_files_lead_somewhere(page: str) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8"))
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+@needs_checkout
+def test_each_python_of_the_metadata_is_tested_on_each_system() -> None:
+    listed = [each.rpartition(" ")[2] for each in project()["classifiers"] if re.search(r":: 3\.\d+$", each)]
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    (pythons,) = re.findall(r"^ +python: \[(.*)\]$", workflow, re.MULTILINE)
+    assert {*listed, "3.14", "3.14t"} <= set(re.findall(r'"([\d.t]+)"', pythons))
+    assert "os: [ubuntu-latest, macos-latest, windows-latest]" in workflow
+
+
+@needs_checkout
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_workflow_is_well_formed_and_asks_for_no_more_than_it_needs(path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    jobs = workflow["jobs"]
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in jobs.items():
+        needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
+        assert set(needs) <= set(jobs), name
+        if "uses" in job:  # another workflow of ours, which can be called
+            called = yaml.safe_load((ROOT / job["uses"]).read_text(encoding="utf-8"))
+            assert "workflow_call" in called[True]  # "on" is a truth value of YAML
+            continue
+        assert "timeout-minutes" in job, name
+        assert job.get("permissions", {}) == ({"id-token": "write"} if name == "publish" else {}), name
+        assert all(len({"uses", "run"} & set(step)) == 1 for step in job["steps"]), name
