@@ -183,11 +183,21 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests were skipped for each of the most common reasons; ``-rs`` lists every test."""
+    """Print how many tests were skipped for each of the most common reasons; ``-rs`` lists every test.
+
+    Tests of libraries that are not installed have one line.
+    """
     counts = collections.Counter(_why_skipped(report) for report in terminalreporter.getreports("skipped"))
+    missing: collections.Counter[str] = collections.Counter()
+    for reason in [reason for reason in counts if "not installed" in reason]:
+        named = re.search(LIBRARY, reason, re.IGNORECASE)
+        missing[named[0].lower() if named else "others"] += counts.pop(reason)
     reasons = counts.most_common()
-    if reasons:
+    if missing or reasons:
         terminalreporter.section("skipped", "-")
+    if missing:
+        told = ", ".join(f"{library} {count}" for library, count in missing.most_common())
+        terminalreporter.write_line(f"{sum(missing.values()):5}  a library is not installed: {told}")
     for reason, count in reasons[:MOST_REASONS]:
         terminalreporter.write_line(f"{count:5}  {reason}")
     if rest := reasons[MOST_REASONS:]:
