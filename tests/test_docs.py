@@ -25,7 +25,8 @@ RUN_PAGES = (
     "recipes_storage", "frameworks", "images", "augmentation", "looking", "statistics", "moving_from_batchup",
     "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
-    "language_models", "many_gpus", "time_series", "task_contrastive", "task_semi_supervised",
+    "language_models", "many_gpus", "slurm", "containers", "notebooks",
+    "time_series", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "looking": ("cv2", "matplotlib"),
