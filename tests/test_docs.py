@@ -34,7 +34,7 @@ NEEDS = {
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
     "cheat_sheet": ("jax", "keras", "matplotlib", "torch"),
     "task_classification": ("torch",), "task_tabular_images": ("torch",),
-    "many_gpus": ("h5py",), "language_models": ("torch", "transformers"),
+    "many_gpus": ("h5py",), "notebooks": ("matplotlib",), "language_models": ("torch", "transformers"),
     "task_text": ("tokenizers", "torch"), "task_contrastive": ("cv2", "torch"),
     "task_semi_supervised": ("cv2", "torch"), "task_detection": ("cv2", "torch"), "task_segmentation": ("cv2", "torch"),
 }  # fmt: skip
