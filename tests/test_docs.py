@@ -23,14 +23,16 @@ RUN_PAGES = (
     "quickstart", "concepts", "samplers", "mixtures", "pools", "slow_loader", "metrics", "what_a_worker_sees",
     "past_one_machine", "reproducibility", "checkpoints", "faults", "bad_batch", "caching", "storage",
     "recipes_storage", "frameworks", "images", "augmentation", "looking", "statistics", "moving_from_batchup",
-    "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras", "cheat_sheet",
+    "coming_from_torch", "coming_from_grain", "coming_from_tf_data", "coming_from_keras", "coming_from_webdataset",
+    "coming_from_hugging_face", "coming_from_mosaicml", "coming_from_ffcv", "coming_from_dali", "coming_from_litdata",
+    "coming_from_ray_data", "cheat_sheet",
     "task_classification", "task_detection", "task_segmentation", "task_tabular_images", "task_text",
     "language_models", "many_gpus", "slurm", "containers", "notebooks",
     "time_series", "task_contrastive", "task_semi_supervised",
 )  # fmt: skip
 NEEDS = {
     "coming_from_torch": ("torch",), "augmentation": ("cv2",), "looking": ("cv2", "matplotlib"),
-    "past_one_machine": ("ray",), "storage": ("fsspec",),
+    "past_one_machine": ("ray",), "coming_from_hugging_face": ("pyarrow",), "storage": ("fsspec",),
     "recipes_storage": ("h5py", "lmdb", "msgpack", "pyarrow"),
     "cheat_sheet": ("jax", "keras", "matplotlib", "torch"),
     "task_classification": ("torch",), "task_tabular_images": ("torch",),
