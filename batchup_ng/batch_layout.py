@@ -14,7 +14,6 @@ import sys
 from array import array as plain_array
 from collections import deque
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from . import tensors
 from .batch import PLAIN, is_masked
 from .errors import MapResultError
+from .interpreter import getrefcount
 from .memory.leases import FRESH, Buffers, Lease
 from .references import References, reaches
 from .shared_columns import rows_share, sharing

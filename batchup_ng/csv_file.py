@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from .error_context import shortened
 from .errors import ArgumentError, SampleReadError
 
 
-def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
+def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Generator[list[str], None, None]:
     """Yield the cells of each row. The first row names the columns. Empty lines are skipped.
 
     Raises:

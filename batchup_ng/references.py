@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Collection, MutableMapping
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from . import tensors
 from .batch import PLAIN
+from .interpreter import getrefcount
 
 
 def _unshared(held: dict[int, Any]) -> int:

@@ -23,7 +23,7 @@ FLOORS = {
     "references": 0, "memory": 0, "platforms": 0,
     "tensors": 0, "randomness": 0, "meters": 0, "_version": 0, "warn": 0, "display": 0, "signals": 0, "log": 0,
     "private_apis": 0, "csv_file": 0, "replaced_file": 0, "columns": 0, "padding": 0, "packing": 0,
-    "row_arrays": 0, "lazy_names": 0, "at_exit": 0,
+    "row_arrays": 0, "lazy_names": 0, "interpreter": 0, "at_exit": 0,
     "sampling": 1, "accessors": 1, "explanation": 1,
     "faults": 2, "augment": 2,
     "graph": 3,

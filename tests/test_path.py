@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
+from batchup_ng.interpreter import FREE_THREADED
 from batchup_ng.meters import batch_times, stopwatch
 from benchmarks import journeys
+
+pytestmark = pytest.mark.skipif(FREE_THREADED, reason="without its lock, an interpreter takes others instead")
 
 ROOT = os.path.dirname(bu.__file__) + os.sep
 SOURCE = bu.ArrayDataSource([np.arange(40_000).reshape(-1, 2)])

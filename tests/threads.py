@@ -7,6 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from batchup_ng.interpreter import FREE_THREADED, has_lock
+
+needs_lock = pytest.mark.skipif(not has_lock(), reason="this interpreter has no lock")
+
+# There, an object is freed by the thread that made it, in its next step of Python.
+frees_at_once = pytest.mark.skipif(FREE_THREADED, reason="this interpreter leaves an object to the thread that made it")
+
 
 def in_threads(tasks: list[Callable[[], Any]], seconds: float = 600.0) -> None:
     """Run each in a thread of its own; raise the first exception; the main thread only waits and is not disturbed."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -125,14 +126,14 @@ def read_errors(path: str | os.PathLike[str]) -> list[dict[str, str]]:
         ArgumentError: the file is no CSV file, or lacks the columns of rows and paths.
         SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
-    rows = csv_rows(path)
-    header = next(rows, [])
-    if not {"row", "source"} <= set(header):
-        raise ArgumentError(
-            f"exclude: {os.fspath(path)!r} must have the columns row and source, as write_errors writes them, and has "
-            f"{header}; pass a list of paths, or of rows, for another file"
-        )
-    return [dict(zip(header, row, strict=True)) for row in rows]
+    with contextlib.closing(csv_rows(path)) as rows:  # an error would keep the file open
+        header = next(rows, [])
+        if not {"row", "source"} <= set(header):
+            raise ArgumentError(
+                f"exclude: {os.fspath(path)!r} must have the columns row and source, as write_errors writes them, and "
+                f"has {header}; pass a list of paths, or of rows, for another file"
+            )
+        return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def filled(entry: dict[str, str], column: str, path: str | os.PathLike[str]) -> str:

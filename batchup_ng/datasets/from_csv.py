@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from .. import validation
@@ -77,7 +78,13 @@ def from_csv(
 
 def _read_csv(path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str) -> dict[str, Column]:
     """Return the cells of some columns. `wanted` has, by column, the argument that names it."""
-    rows = csv_rows(path, delimiter)
+    with contextlib.closing(csv_rows(path, delimiter)) as rows:  # an error would keep the file open
+        return _columns_of(rows, path, wanted, delimiter)
+
+
+def _columns_of(
+    rows: Iterator[list[str]], path: str | os.PathLike[str], wanted: Mapping[str, str], delimiter: str
+) -> dict[str, Column]:
     header = next(rows, [])
     if not header:
         raise ArgumentError(

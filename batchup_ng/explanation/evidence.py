@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..meters.batch_times import BatchTimes, Meter, Step, made_between, values_of
+from ..interpreter import values_of
+from ..meters.batch_times import BatchTimes, Meter, Step, made_between
 from ..meters.stopwatch import PACKING, Made, Slowest
 
 ENOUGH_OF_AN_EPOCH = 30

@@ -22,6 +22,7 @@ import os
 import queue
 import threading
 import time
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.iterator_views import IteratorView, broken_off, progress_of, reason
 from ..data_source.epoch.state_file import write_state
 from ..errors import ArgumentError, ArgumentTypeError, ReentrantIteration, StateError
+from ..interpreter import taken
 from ..signals import InterruptsHeld
 from ..work_pool.prefetch_buffer import check_process
 
@@ -305,15 +307,20 @@ class AheadIterator(IteratorView):
             self._ended = by
         self._work.end()
         close = close or getattr(self._iterator, "close", None)
-        if close is not None:
-            with contextlib.suppress(ValueError):  # the thread is running this generator
+        late = isinstance(self._iterator, types.GeneratorType)  # which no other thread may run meanwhile
+        if close is not None and not late:
+            with contextlib.suppress(ValueError):  # the thread is running a generator of it
                 close()
         thread = self._thread
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             with contextlib.suppress(RuntimeError):  # an interrupt came while it was started
                 thread.join(JOIN_SECONDS)
+            late = late and not thread.is_alive()
             with InterruptsHeld():  # Python drops a thread in its own callback, where an interrupt would be lost
                 self._thread = thread = None
+        if close is not None and late:
+            with contextlib.suppress(ValueError):  # this thread is running it
+                close()
         self._finalizer.detach()
         self._freed = None
         self._work.ready.clear()
@@ -377,7 +384,7 @@ def _convert_ahead(iterator: Any, convert: Convert, work: Work, meter: Any) -> N
 def _convert_wanted(iterator: Any, convert: Convert, work: Work, meter: Any) -> None:
     number = 0
     while True:
-        work.room.get()  # and free the batch that comes with it
+        taken(work.room)  # and free the batch that comes with it
         while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
             try:
                 work.ready[number] = _converted(convert, next(iterator), meter), progress_of(iterator)

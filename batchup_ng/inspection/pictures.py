@@ -89,7 +89,8 @@ def source_at(
     delimiter = "\t" if path.lower().endswith(".tsv") else ","
     source = from_csv(path, image, label, size, separator=separator, missing="skip", delimiter=delimiter)
     if label is None:
-        columns = ", ".join(map(printable, next(csv_rows(path, delimiter))))
+        with contextlib.closing(csv_rows(path, delimiter)) as rows:
+            columns = ", ".join(map(printable, next(rows)))
         source.report = dataclasses.replace(source.report, hint=f"columns: {columns} (--label COLUMN)")
     return source
 

@@ -10,9 +10,10 @@ from typing import Any
 from .._version import __version__
 from ..error_context import unless_of_signal_handler
 from ..graph.node import samples_in_words
+from ..interpreter import values_of
 from ..memory.budget import BUDGET
 from ..meters import batch_times
-from ..meters.batch_times import BatchTimes, Meter, metrics, values_of
+from ..meters.batch_times import BatchTimes, Meter, metrics
 from ..work_pool.loader_pool import SharedByViews, living
 
 RECENT = 5.0

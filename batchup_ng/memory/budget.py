@@ -70,13 +70,13 @@ class Living(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._refs: dict[int, weakref.ref[T]] = {}
-        self._numbers = itertools.count()
+        self._refs: dict[int, weakref.ref[T]] = {}  # by their own identity, which no other has as long as they are here
         self._most = FEW_REFS
 
     def add(self, x: T) -> None:
         """Add an object."""
-        self._refs[next(self._numbers)] = weakref.ref(x)
+        new = weakref.ref(x)
+        self._refs[id(new)] = new
         if len(self._refs) > self._most:
             for number, ref in list(self._refs.items()):
                 if ref() is None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..interpreter import alone, numbers, values_of
 from .cpu import queued_seconds
 from .stopwatch import PACKING, SLOW, Made
 
@@ -70,7 +71,7 @@ class Step(NamedTuple):
     queued: float | None
 
 
-_numbers = itertools.count()
+_next_number = numbers()
 
 listeners: tuple[Callable[[Meter, tuple[Any, ...]], None], ...] = ()
 """Called with each batch that is handed out, on the thread of its loop."""
@@ -109,10 +110,11 @@ class Meter:
     """
 
     def __init__(self, maker: object = "") -> None:
-        self.number = next(_numbers)
+        self.number = _next_number()
         self._maker = maker
         self.batches = self.samples = 0
         self.waited = 0.0
+        self._adding = threading.RLock()  # two iterators of one source may add at once
         self._latest: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=LATEST)
         self.steps: collections.deque[Step] = collections.deque(maxlen=LATEST)
         self.converted: dict[str, collections.deque[float]] = {}
@@ -142,6 +144,7 @@ class Meter:
         self._counted_of = RARELY_COUNTED_OF if self._counted - since < BELOW * self._counted_of else COUNTED_OF
         return True
 
+    @alone("_adding")
     def add(self, samples: int, times: tuple[Any, ...]) -> None:
         """Add the :class:`BatchTimes` of a batch of `samples` that is about to be handed out, as a plain tuple."""
         self.batches = batches = self.batches + 1
@@ -167,21 +170,12 @@ class Meter:
     def add_converted(self, name: str, seconds: float) -> None:
         """Add the time that a function after the pool took for a batch."""
         if (of_name := self.converted.get(name)) is None:
-            of_name = self.converted[name] = collections.deque(maxlen=LATEST)
+            of_name = self.converted.setdefault(name, collections.deque(maxlen=LATEST))
         of_name.append(seconds)
 
     def latest(self, n: int = LATEST) -> list[BatchTimes]:
         """Return the times of the latest batches, `n` at most, oldest first."""
         return [BatchTimes(*times) for times in values_of(self._latest)[-n:]]
-
-
-def values_of(values: Iterable[Any]) -> list[Any]:
-    """Return the values of a deque or set, to which another thread may add at any time."""
-    while True:
-        try:
-            return list(values)
-        except RuntimeError:  # it has added one
-            continue
 
 
 def metrics(meter: Meter, workers: int) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 The share of time with the interpreter's lock decides. Work that releases the lock (copies of arrays, decoding of
 images, reading of files) runs in parallel in threads, and nothing has to be sent to a thread. Work in Python holds the
-lock and needs processes. Work of a few microseconds costs less than handing it to another thread or process.
+lock and needs processes, unless the interpreter has no lock. Work of a few microseconds costs less than handing it to
+another thread or process.
 
 Work that uses little CPU time mostly waits, without the lock. For other work, :mod:`.lock_looks` measures the share of
 its CPU time with the lock held, until it is certain on which side of :data:`LOCK_SHARE` it is.
@@ -33,6 +34,7 @@ from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..display import in_seconds
 from ..error_context import raise_if_of_signal_handler
+from ..interpreter import has_lock
 from ..memory.leases import BufferPool
 from ..meters.cpu import timed
 from ..platforms import system
@@ -162,7 +164,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
     """
     times: list[float] = []
     ran: list[float] = []
-    looks, n_looked = Looks(), 0
+    looks, n_looked, is_free = Looks(), 0, not has_lock()
     if not items:
         return Choice("serial", "there are no batches")
     began = time.perf_counter()
@@ -175,8 +177,11 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts time in the queue a bit later
         ran.append(alone.ran)
         waits = len(times) > 1 and alone.ran < LOCK_SHARE * times[-1]
-        if times[-1] * n_batches < SHORT_EPOCH_SECONDS or waits or time.perf_counter() - began > MAX_SECONDS:
+        known = waits or (is_free and (len(times) == BATCHES_TRIED or times[-1] >= SLOW_BATCH_SECONDS))
+        if times[-1] * n_batches < SHORT_EPOCH_SECONDS or known or time.perf_counter() - began > MAX_SECONDS:
             break  # the choice is known, or more tries would take too long
+        if is_free:
+            continue
         if times[-1] >= TINY_BATCH_SECONDS:
             if times[-1] >= SLOW_BATCH_SECONDS:
                 run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
@@ -193,6 +198,8 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
         return Choice("threads", f"{why}, an epoch {in_seconds(each * n_batches)}, too short for a start of processes")
     if cpu < LOCK_SHARE * each:
         return Choice("threads", f"{why}, {cpu / each:.0%} of it on a CPU")
+    if is_free:
+        return Choice("threads", f"{why}, and this interpreter has no lock that threads would wait for")
     if not looks.cpu:
         return Choice("processes", f"{why}, {cpu / each:.0%} of it on a CPU, too long to try whether threads would do")
     share = looks.share * min(1.0, cpu / each)
@@ -207,6 +214,8 @@ def lock_share(run: Callable[[], object], alone: float, ran: float) -> float:
 
     Made alone, a batch takes `alone` seconds, and its thread has a CPU for `ran` of them.
     """
+    if not has_lock():
+        return 0.0
     looks = looks_at(run, alone).and_more(looks_at(run, alone))
     on_cpu = min(1.0, ran / max(alone, 1e-9))
     if not looks.cpu:

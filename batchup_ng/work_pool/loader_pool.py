@@ -31,8 +31,8 @@ from ..error_context import raise_if_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError, PoolClosed, StateError
 from ..faults.policy import RAISE, ErrorPolicy, error_policy
 from ..graph.node import Node, samples_in_words
+from ..interpreter import has_lock, values_of
 from ..memory.budget import BUDGET
-from ..meters.batch_times import values_of
 from ..platforms import system
 from ..sampling.plans.epoch import BatchPlan
 from ..sampling.plans.shortened import Skipped
@@ -373,7 +373,7 @@ def pool_node(shared: SharedByViews, options: PoolOptions, epoch_options: Callab
                 if options.workers == AUTO and shared.used_kind != "serial" and node.meter is not None:
                     shared.tuner = work_pool.Tuner(
                         pool, shared.used_kind, node.bound, buffer, node.meter,
-                        may_move=shared.kind == "auto" and not shared.moves and system.HAS_PROCESS_POOLS,
+                        may_move=shared.kind == "auto" and not shared.moves and system.HAS_PROCESS_POOLS and has_lock(),
                         came=shared.moves[0] if len(shared.moves) == 1 else None,
                     )  # fmt: skip
                     node.setup = node.setup._replace(tuner=shared.tuner)

@@ -19,6 +19,8 @@ would leave it held. Only the thread that holds it takes tasks and entries. The 
   A thread that submits at that time looks at ``closed`` at the end, and cancels what it has submitted. So no task stays
   queued, and a request that waits raises ``PoolClosed``. Only the end of the tasks raises ``StopIteration``.
   The same holds for the close of the pool, which calls :meth:`~PrefetchBuffer.drop`.
+- *One thread at a time runs or closes the iterator of the tasks*: two would crash a generator on an interpreter without
+  a lock. That thread holds a lock of its own. A thread that closes the buffer does not wait for it.
 - *An exception in one thread is no end for another.* The owner sets ``closed`` while it still holds the lock. A thread
   that waits for the lock then raises ``PoolClosed``, and does not take the item after the failed one.
 - *The code that makes an item may ask for the next one*, on this thread or on a worker's. :meth:`check_caller` refuses
@@ -44,6 +46,7 @@ from ..data_source.epoch.runner import CLOSED_WHILE_WAITING, Runner
 from ..display import in_bytes
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import BufferWarning, PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
+from ..interpreter import FREE_THREADED, close_alone
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
 from .task import FOREVER, POOL_CLOSED, Pool, Task, TaskFuture, current
@@ -145,6 +148,23 @@ class ByteBound(Holder):
                 )
 
 
+def _alone_at_tasks(top_up: Callable[..., None]) -> Callable[..., None]:
+    """Return a method that runs the iterator of the tasks while no other thread does, and closes it if one wanted to.
+
+    With the interpreter's lock, a generator refuses a second thread itself.
+    """
+    if not FREE_THREADED:
+        return top_up
+
+    def run(self: PrefetchBuffer, elsewhere: int = 0) -> None:
+        with self._drawing:
+            top_up(self, elsewhere)
+        if self.closed:
+            self._close_tasks()
+
+    return run
+
+
 class PrefetchBuffer:
     """The tasks that are ahead of one consumer.
 
@@ -173,6 +193,7 @@ class PrefetchBuffer:
         self._entries: collections.deque[Entry] = collections.deque()
         self._beside: set[TaskFuture] = set()  # futures submitted out of turn
         self._failure: Exception | None = None  # it ended the tasks; raised after the results of earlier tasks
+        self._drawing = threading.RLock()  # held by the thread that runs or closes the iterator of the tasks
         self._pid = os.getpid()
         pool.served.add(self)
 
@@ -180,7 +201,8 @@ class PrefetchBuffer:
         """Raise an error if the code that makes one of the items calls this, or a fork of this process does."""
         check_process(self._pid)
         mine = getattr(current, "future", None)
-        own = mine is not None and (mine in self._beside or any(mine is each.future for each in tuple(self._entries)))
+        ahead = () if mine is None else self._listed()
+        own = mine is not None and (mine in self._beside or any(mine is each.future for each in ahead))
         if own or self.lock._is_owned():
             raise ReentrantIteration(
                 "the next item of this iterator was asked for by the map or generator that is making one of its "
@@ -203,6 +225,7 @@ class PrefetchBuffer:
         submitted = monotonic()
         self._entries.append(Entry(task, task.ready_made or self._pool.submit(task.call, task.how), submitted))
 
+    @_alone_at_tasks
     def top_up(self, elsewhere: int = 0) -> None:
         """Submit tasks while there is room for them. `elsewhere` is how many items of another buffer take this room.
 
@@ -251,10 +274,16 @@ class PrefetchBuffer:
                 raise StopIteration if failure is None else failure
             finally:
                 del failure  # its traceback holds this frame
-        entry = self._entries[0]
+        try:
+            entry = self._entries[0]
+        except IndexError:  # another thread has just closed the buffer, or the pool
+            raise PoolClosed(POOL_CLOSED if self.dropped else CLOSED_WHILE_WAITING) from None
         self.wait(entry)
-        if self._entries and self._entries[0] is entry:  # otherwise another thread has closed the buffer
-            self._entries.popleft()
+        try:
+            if self._entries[0] is entry:
+                self._entries.popleft()
+        except IndexError:  # another thread has closed the buffer
+            pass
         return entry
 
     def wait(self, entry: Entry) -> None:
@@ -304,17 +333,24 @@ class PrefetchBuffer:
             with self.lock:
                 self.top_up(elsewhere)
 
+    def _listed(self) -> tuple[Entry, ...]:
+        while True:
+            try:
+                return tuple(self._entries)
+            except RuntimeError:  # another thread has added or taken one: only without the interpreter's lock
+                continue
+
     def ahead(self) -> int:
         """Return how many tasks are under way or done."""
         return len(self._entries)
 
     def ready(self) -> int:
         """Return how many tasks are done."""
-        return sum(entry.future.done() for entry in tuple(self._entries))
+        return sum(entry.future.done() for entry in self._listed())
 
     def coming(self) -> Task | None:
         """Return the task of the next entry, or None if there is none."""
-        entry = next(iter(tuple(self._entries)), None)
+        entry = next(iter(self._listed()), None)
         return None if entry is None else entry.task
 
     def close(self) -> None:
@@ -322,19 +358,22 @@ class PrefetchBuffer:
         self.closed = True  # first: a consumer on another thread must not see a regular end
         self.used_up = True
         self._failure = None
-        for future in tuple(self._beside):
+        for future in list(self._beside):
             future.cancel()
         self._drop_all()
-        close = getattr(self._tasks, "close", None)
-        if close is not None:
-            with contextlib.suppress(ValueError):  # it is running now, on another thread
-                close()
+        self._close_tasks()
 
     def drop(self) -> None:
         """Drop all results, because the pool is closed. The next request raises ``PoolClosed`` if one is missing."""
         if os.getpid() == self._pid:  # otherwise this is a fork by the user, and the pool goes on
             self.dropped = self.dropped or bool(self._entries) or not self.used_up
             self._drop_all()
+
+    def _close_tasks(self) -> None:
+        """Close the iterator of the tasks. If another thread runs it now, that thread closes it."""
+        close = getattr(self._tasks, "close", None)
+        if close is not None:
+            close_alone(close, self._drawing)
 
     def _drop_all(self) -> None:
         """Cancel and drop all entries."""

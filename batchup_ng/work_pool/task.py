@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-import itertools
 import threading
 import time
 import weakref
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 from ..error_context import of_signal_handler
 from ..errors import PoolClosed, RemoteTraceback
 from ..graph.node import Node
+from ..interpreter import numbers
 from ..memory.budget import Living
 from ..memory.leases import FRESH
 
@@ -47,7 +47,7 @@ class Submission:
     context: contextvars.Context | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-new_flow_id = itertools.count(1).__next__
+new_flow_id = numbers(1)
 """Returns the number of a new flow: of the tasks of one iterator or work stream."""
 
 

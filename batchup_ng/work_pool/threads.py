@@ -39,6 +39,7 @@ from ..accessors.spreading import lender
 from ..at_exit import at_exit
 from ..errors import PoolClosed, SampleTimeout
 from ..graph.node import Node
+from ..interpreter import taken
 from ..memory.leases import BufferPool
 from ..meters import stopwatch
 from ..signals import InterruptsHeld
@@ -171,7 +172,7 @@ class ThreadWorkers:
 
     def next_task(self) -> ThreadFuture | None:
         """Wait for the next task and return it; None at the end."""
-        while self._tokens.get():
+        while taken(self._tokens):
             with self._lock:
                 if len(self._threads) > self._wanted and not self._ended:
                     self._threads.remove(threading.current_thread())

@@ -24,6 +24,7 @@ from batchup_ng.frameworks import ahead as module
 from batchup_ng.frameworks.ahead import AheadIterator
 from batchup_ng.frameworks.handover import handed_over
 from tests.messages import raises
+from tests.threads import frees_at_once
 from tests.work_pool.processes.serialization_helpers import wait_until
 
 from .handover_helpers import SOURCE, AsNumPy, ahead, numbers
@@ -90,6 +91,7 @@ def test_where_the_thread_works(
     assert names == expected
 
 
+@frees_at_once
 def test_a_batch_that_the_loop_is_done_with_is_freed_by_the_thread() -> None:
     """TensorFlow and JAX let others have the interpreter's lock meanwhile, for which the loop would wait."""
     freed: list[str] = []

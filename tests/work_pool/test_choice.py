@@ -29,6 +29,7 @@ from batchup_ng.work_pool.choice import Choice, suited
 from batchup_ng.work_pool.parallel import ParallelNode
 from tests.extent import quick
 from tests.messages import raises, warns
+from tests.threads import needs_lock
 
 TOO_BUSY = "too busy to tell"
 
@@ -67,11 +68,26 @@ def test_tiny_work_stays_on_the_thread(source: bu.ArrayDataSource, monkeypatch: 
     assert "less than handing it over" in why
 
 
+@needs_lock
 @pytest.mark.in_turn
 def test_python_work_needs_processes(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(in_python), 8, True)
     assert kind == "processes"
     assert "of it with the interpreter's lock" in why or TOO_BUSY in why
+
+
+def test_python_work_suits_threads_where_there_is_no_lock(
+    source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "has_lock", lambda: False)
+    monkeypatch.setattr(choice, "SHORT_EPOCH_SECONDS", 0.0)
+    monkeypatch.setattr(choice, "TINY_BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(choice, "LOCK_SHARE", 0.0)  # of work on a CPU, which on a busy machine is little
+    assert choose(source.map(in_python), 8, True).kind == "threads"
+    kind, why = suited(in_python, range(2))
+    assert kind == "threads"
+    assert "this interpreter has no lock" in why
+    assert choice.lock_share(lambda: in_python(0), 0.01, 0.01) == 0.0
 
 
 def test_work_that_lets_the_lock_go_suits_threads(source: bu.ArrayDataSource) -> None:
@@ -200,6 +216,7 @@ def test_an_interrupt_at_any_line_arrives(
     assert line > 50
 
 
+@needs_lock
 def test_an_interrupt_while_the_second_thread_starts_arrives(
     source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

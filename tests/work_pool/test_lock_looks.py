@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from batchup_ng.platforms import system
 from batchup_ng.work_pool import lock_looks
 from batchup_ng.work_pool.lock_looks import Looks, looks_at
+from tests.threads import needs_lock
 
 BLOCK = bytes(3_000_000)
 
@@ -40,6 +41,7 @@ def looked(run: Callable[[], object], error: float = 0.06) -> Looks:
     return looks
 
 
+@needs_lock
 @pytest.mark.in_turn
 def test_work_in_python_holds_the_lock_and_hashing_does_not() -> None:
     interval = sys.getswitchinterval()

@@ -88,7 +88,7 @@ class StoredRows(ABC):
         for cache in self._caches:
             cache.close()
         handles, self._handles = self._handles, {}
-        for (_, pid, _), handle in handles.items():
+        for (_, pid, _), handle in list(handles.items()):  # a thread that reads may still add one
             if pid == os.getpid():  # a handle inherited through a fork belongs to the parent
                 self._close(handle)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import batch as nests
 from ...errors import AccountingError, StallWarning
+from ...interpreter import alone
 from ...warn import warn_consumer
 
 MAX_LISTED = 1000
@@ -47,6 +48,7 @@ class Accounting:
     gap: bool = False  # whether a batch before the last may be lost
     _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was recorded,
     _by: int = 0  # and the thread that recorded it
+    _lock: Any = dataclasses.field(default_factory=threading.RLock, repr=False, compare=False)  # held to change counts
     _empty_since: tuple[float, int] | None = None  # time and number of the first of the latest batches with no samples
     _warned_of_nothing: bool = False
 
@@ -81,6 +83,7 @@ class Accounting:
         self.counts = batches, planned, delivered, failed, replaced
         self.failed_before = counts["failed"] + counts["replaced"]
 
+    @alone("_lock")
     def record(self, number: int, planned: int, delivered: int, failed: int, transport: str, replaced: int = 0) -> None:
         """Record the outcome of one batch."""
         before = self.counts
@@ -115,6 +118,7 @@ class Accounting:
                 StallWarning,
             )
 
+    @alone("_lock")
     def take_back(self, since: Counts) -> None:
         """Undo the last batch that this thread recorded after `since`: it did not reach the loop.
 

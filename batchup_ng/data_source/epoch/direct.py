@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -13,6 +13,7 @@ from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
 from ...faults.policy import RAISE
 from ...graph.node import Node
+from ...interpreter import alone, close_alone
 from ...memory.leases import Buffers
 from ...sampling.plans.rows import planned_samples
 from ..epoch_options import EpochOptions
@@ -27,11 +28,13 @@ Batches = Generator[Any, None, None]
 
 
 class DirectRunner(Runner):
-    """A runner that takes each batch from an iterator on request."""
+    """A runner that takes each batch from an iterator on request. One thread at a time runs or closes this iterator."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
+        self._turn = threading.RLock()
 
+    @alone("_turn")
     def __next__(self) -> Any:
         try:
             return next(self._batches)
@@ -53,8 +56,7 @@ class DirectRunner(Runner):
 
     def close(self) -> None:
         self.closed = True
-        with contextlib.suppress(ValueError):  # another thread is running the generator
-            self._batches.close()
+        close_alone(self._batches.close, self._turn)
 
 
 def direct_batches(node: Node, epoch: Epoch, buffers: Buffers) -> Batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 from ...error_context import unless_of_signal_handler
 from ...errors import ArgumentTypeError, PoolClosed, StateError
+from ...interpreter import FREE_THREADED
 from .accounting import count_of
 from .history import adopted
 from .iterator_views import reason
@@ -64,6 +66,7 @@ class BatchIterator(Iterator[Any]):
 
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._handed = 0, 0, 0.0  # batches, samples, and seconds of the consumer in ``next``
+        self._counting = threading.RLock()  # held while these change
         self._series = series
         self._begin(epoch, runner)
 
@@ -100,9 +103,12 @@ class BatchIterator(Iterator[Any]):
             if self._series is not None and self._runner.used_up and (series := self._series()) is not None:
                 series.fill_ahead()
             samples, waited = count_of(batch), time.perf_counter() - began
-            handed = self._handed  # no call between read and write: other threads take batches too
-            self._handed = handed[0] + 1, handed[1] + samples, handed[2] + waited
-            self.mark = self._accounting.counts, self._runner.latest, self._handed
+            if FREE_THREADED:
+                self._count(samples, waited)
+            else:
+                handed = self._handed  # no call between read and write: other threads take batches too
+                self._handed = handed[0] + 1, handed[1] + samples, handed[2] + waited
+                self.mark = self._accounting.counts, self._runner.latest, self._handed
             return batch
         except StopIteration:
             self._end()
@@ -120,13 +126,20 @@ class BatchIterator(Iterator[Any]):
                 self._raise_over()
             raise
 
+    def _count(self, samples: int, waited: float) -> None:
+        with self._counting:
+            handed = self._handed
+            self._handed = handed[0] + 1, handed[1] + samples, handed[2] + waited
+            self.mark = self._accounting.counts, self._runner.latest, self._handed
+
     def _taken_back(self, mark: tuple[Any, ...], error: BaseException, began: float) -> None:
         """Break the epoch off as it was at `mark`. A second call only changes the time."""
         self.take_back(mark, UNKNOWN_REASON)
         if self._over is UNKNOWN_REASON:
             self._over = reason(error)
-        batches, samples, waited = self._handed
-        self._handed = batches, samples, waited + time.perf_counter() - began
+        with self._counting:
+            batches, samples, waited = self._handed
+            self._handed = batches, samples, waited + time.perf_counter() - began
 
     def _raise_over(self) -> NoReturn:
         if self._over == BY_CONSUMER:
@@ -219,8 +232,9 @@ class BatchIterator(Iterator[Any]):
         """Break the epoch off as it was at `mark`: a batch that this thread took after it did not reach the loop."""
         counts, latest, handed = mark
         self._accounting.take_back(counts)
-        if self._accounting.batches == counts[0]:  # no other thread has gone on
-            self._runner.latest, self._handed, self.mark = latest, handed, mark
+        with self._counting:
+            if self._accounting.batches == counts[0]:  # no other thread has gone on
+                self._runner.latest, self._handed, self.mark = latest, handed, mark
         self.break_off(by)
 
     def _n_got(self) -> int:

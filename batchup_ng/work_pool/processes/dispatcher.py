@@ -21,7 +21,6 @@ dispatcher itself fails, all tasks fail with that error, and the pool stays clos
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import threading
@@ -30,6 +29,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from ...errors import PoolBroken, PoolClosed, SampleTimeout, WorkerDied
+from ...interpreter import numbers
 from ...signals import InterruptsHeld, leave_interrupts_to_others
 from ..prefetch_buffer import in_a_fork
 from ..task import POOL_CLOSED
@@ -62,7 +62,7 @@ class Dispatcher:
         self.workers = Workers(
             self._schedule, launcher, self._wire, self._lock, slots, self._do, is_closed=lambda: self._closed
         )
-        self._numbers = itertools.count(1)
+        self._next_number = numbers(1)
         self._forgotten: deque[int] = deque()  # numbers of constants that workers are to drop
         self._owner_pid = os.getpid()
         self._start: Future[None] | None = None  # while the dispatcher's thread runs
@@ -102,7 +102,7 @@ class Dispatcher:
     def submit(self, future: ProcessFuture) -> None:
         """Hand out a task."""
         self.start()
-        future.number, future.serve, future.wake = next(self._numbers), self._turn.serve, self._wire.wake
+        future.number, future.serve, future.wake = self._next_number(), self._turn.serve, self._wire.wake
         while not self._try_submit(future):
             with self._lock:
                 leaving = self._thread if self._schedule.broken else None  # otherwise another thread has restarted it

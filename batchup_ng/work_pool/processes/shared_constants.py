@@ -8,10 +8,10 @@ released, and workers get a message to drop it. A task on its way holds the cons
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 from ...errors import ArgumentTypeError, SerializationError, SharedMemoryWarning
+from ...interpreter import numbers
 from ...warn import warn_consumer
 from . import protocol
 from .protocol import Frame, Kind, Piece, Placed
@@ -19,7 +19,7 @@ from .serialization import SMALLEST_APART, Packer, pack
 from .shared_arrays import Copy, SharedCopies, temporary_folder, words_for
 from .shared_memory import ArenaFull, SharedView
 
-_numbers = itertools.count(1)
+_next_number = numbers(1)
 
 
 class SharedConstant:
@@ -40,7 +40,7 @@ class SharedConstant:
 
     def __init__(self, value: Any, packer: type[Packer] | None = None) -> None:
         self.value = value
-        self.number = next(_numbers)
+        self.number = _next_number()
         self.arrays = ""
         self.copies: list[Copy] = []
         self.slot_bytes = 0

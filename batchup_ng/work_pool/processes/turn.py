@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...interpreter import FREE_THREADED, IDLE_SECONDS
 from ...signals import InterruptsHeld
 from ..prefetch_buffer import in_a_fork
 from ..task import TaskFuture
@@ -83,7 +84,7 @@ class Turn:
                     continue
                 with self._lock:
                     if self.open:  # as before another thread had the turn
-                        self._read(math.inf)
+                        self._read(IDLE_SECONDS if FREE_THREADED else math.inf)
         finally:
             with self._lock:
                 leave()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import itertools
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...accessors.spreading import lender
+from ...interpreter import numbers
 from ...memory.budget import BUDGET
 from ...memory.shared_file import SharedFile
 from ...meters import stopwatch
@@ -65,7 +65,7 @@ class WorkerLoop:
         self._reader = FrameReader(sock)
         self._runner = TaskRunner(view, threads)
         self._sending = threading.Lock()
-        self._numbers = itertools.count()
+        self._next_number = numbers()
 
     def serve(self) -> None:
         """Run tasks until the other end is closed."""
@@ -91,7 +91,7 @@ class WorkerLoop:
 
     def _lend(self) -> None:
         """Let idle threads help this thread to read. Give it a number of its own in measurements."""
-        stopwatch.name_this_thread(WORKER_CONSTANTS.worker * self._threads + next(self._numbers))
+        stopwatch.name_this_thread(WORKER_CONSTANTS.worker * self._threads + self._next_number())
         lender.lend = lambda work, most: [self._executor.submit(work) for _ in range(min(most, self._threads - 1))]
 
     def _run(self, frame: Frame) -> None:

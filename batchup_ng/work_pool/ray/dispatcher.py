@@ -30,6 +30,7 @@ import numpy as np
 
 from ..._version import __version__
 from ...errors import ClusterError, PoolClosed, SampleTimeout, WorkerDied
+from ...interpreter import numbers
 from ...memory.leases import ALIGNMENT, BufferPool
 from ...signals import leave_interrupts_to_others
 from ..prefetch_buffer import check_process
@@ -82,7 +83,7 @@ class RayDispatcher:
         self._memory = BufferPool()
         self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Callable[[], Any]]] = []
-        self._numbers = itertools.count(1)
+        self._next_number = numbers(1)
         self._owner_pid = os.getpid()
         self._closed = self._left = False
         self._ended = ""  # the reason, if the dispatcher ended without a close of the pool
@@ -100,7 +101,7 @@ class RayDispatcher:
         """Run a task on an actor."""
         check_process(self._owner_pid)
         self.check_open()
-        future.number = next(self._numbers)
+        future.number = self._next_number()
         if not future.finished:
             self._inbox.put(partial(self._submitted, future))
             if self._left:
@@ -172,7 +173,7 @@ class RayDispatcher:
             self._do(self._schedule.tick(now))
 
     def _later(self, seconds: float, call: Callable[[], Any]) -> None:
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), call))
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._next_number(), call))
 
     def _look(self) -> None:
         """Check the connection, the wanted number of actors, and whether any actor comes up."""
