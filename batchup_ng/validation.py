@@ -153,6 +153,8 @@ def number_between(name: str, value: Any, above: float, most: float) -> float:
 
 def height_and_width(size: Any) -> tuple[int, int]:
     """Return a size in pixels, ``(height, width)`` or one int for a square, as a pair."""
+    if isinstance(size, str):
+        raise ArgumentTypeError(f"size must be an int or (height, width), not {size!r}; pass two whole numbers")
     if not isinstance(size, (tuple, list)):
         side = positive_int("size", size)
         return side, side

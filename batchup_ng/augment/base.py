@@ -85,14 +85,14 @@ class Operation:
         """Return images as ``(n, height, width, channels)``. Refuse anything but a batch of images."""
         if not isinstance(images, np.ndarray):
             raise ArgumentTypeError(f"images must be a NumPy array, not {_in_words(images)}")
-        if images.dtype not in (np.uint8, np.float32):
+        if images.dtype not in (np.uint8, np.float32) and images.ndim in (3, 4):
             raise ArgumentTypeError(
                 f"images must be uint8 or float32, not {images.dtype}; convert them: x.astype('f4')"
             )
         if images.ndim not in (3, 4) or (images.ndim == 4 and not 1 <= images.shape[3] <= 4):
             raise ArgumentError(
                 f"images must be (n, height, width, channels), with 1 to 4 channels, or (n, height, width), not "
-                f"{images.shape}; compose(image=) says which part of a batch they are"
+                f"{images.shape}; on= and compose(image=) say which part of a batch they are"
             )
         return images[..., np.newaxis] if images.ndim == 3 else images
 

@@ -25,7 +25,7 @@ Reader: TypeAlias = Callable[..., Any]
 ADVICE_ON_IMAGE_OPTIONS = dict.fromkeys(
     ["mode", "dtype", "resize", "crop", "decoder", "max_pixels", "truncated"],
     "call with_images(...) of the source, also after a split: train.with_images(crop='random')",
-)
+) | {"on_error": "pass on_error='skip' to the loader, or leave bad files out here by exclude="}
 """Advice for options of ``ImageFiles``."""
 
 NAMED_COLUMNS = ("image", "label")

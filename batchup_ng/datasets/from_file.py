@@ -68,7 +68,8 @@ def from_file(paths: Paths, columns: Sequence[str] | None = None) -> ArrayDataSo
         _refuse_known(path)
         raise ArgumentError(
             f"paths must end in one of {', '.join(COLUMNS_BY_ENDING)}, not {path!r}; read a folder of pictures by "
-            f"from_folder, others by an accessor: ArrayDataSource({{'x': NpyRows(path)}})"
+            f"from_folder, a .csv of their paths by from_csv, others by an accessor: "
+            f"ArrayDataSource({{'x': NpyRows(path)}})"
         )
     if ending == ".arrow" and os.path.isdir(path):
         paths = _saved_files(path)

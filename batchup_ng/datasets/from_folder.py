@@ -11,8 +11,8 @@ import numpy as np
 
 from ..accessors.image_files import ImageFiles
 from ..accessors.packed_paths import PackedPaths
-from ..errors import ArgumentError
-from ..validation import known_names
+from ..errors import ArgumentError, ArgumentTypeError
+from ..validation import known_names, path_text
 from .exclusion import excluded_paths, unmatched_paths
 from .files import (
     ADVICE_ON_IMAGE_OPTIONS,
@@ -71,9 +71,15 @@ def from_folder(
             `exclude` is an image here, or a class has more than 1,000 ways to one folder through links.
         OSError: a folder cannot be listed.
     """
-    root = os.fspath(root)
+    if isinstance(root, (list, tuple)):
+        raise ArgumentTypeError(
+            "root must be the path of one folder, not a list; read a list of files by ImageFiles(paths, size), and a "
+            "table of files by from_table"
+        )
+    root = path_text("root", root)
     if not os.path.isdir(root):
-        raise ArgumentError(f"root must be a folder that exists, not {root!r}, seen from {os.getcwd()!r}")
+        seen = "expand ~ by os.path.expanduser" if root.startswith("~") else f"seen from {os.getcwd()!r}"
+        raise ArgumentError(f"root must be a folder that exists, not {root!r}; {seen}")
     walk = Walk(extensions if isinstance(extensions, str) else tuple(extensions), excluded_paths(exclude))
     folders, loose = walk.listed(root, (os.path.realpath(root),))
     if folders and loose:

@@ -178,8 +178,11 @@ class ArraysNode(RowsNode):
 
     def _facts(self) -> list[str]:
         words = [repr(a) if isinstance(a, DESCRIBED_ACCESSORS) else array_words(a) for a in self.data]
-        named = words if self.names is None else map("{}: {}".format, map(printable, self.names), words)
-        return [*super()._facts(), listed(list(named))]
+        names = {place: name for name, place in (self.places or {}).items()}
+        if self.names is not None:
+            names = dict(enumerate(self.names))
+        named = [f"{printable(names[i])}: {text}" if i in names else text for i, text in enumerate(words)]
+        return [*super()._facts(), listed(named)]
 
     def own_traits(self) -> Traits:
         return Traits(

@@ -19,7 +19,7 @@ from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import apart, copied, own_parts
 from ..columns import MappedColumns, column_names, form_like, keys_in
 from ..error_context import function_name, note_map
-from ..errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
+from ..errors import ArgumentError, MapCallError, MapResultError
 from ..memory.leases import FRESH, Buffers
 from ..meters.stopwatch import in_groups, map_name, name_slowest, note
 from ..randomness import BatchKey
@@ -28,7 +28,16 @@ from ..sampling.plans.rows import planned_samples, read_only, take_rows, whole_s
 from .companions import check_count, read_with, rows_node
 from .node import Classes, Node, Streaming, Traits, rows_named, stacks
 from .wrapped import SameOrderNode
-from .wrong_calls import COLLATE, OTHERS, SAMPLE_MAP, check_call, with_on
+from .wrong_calls import (
+    COLLATE,
+    OTHERS,
+    SAMPLE_MAP,
+    check_call,
+    check_function,
+    check_tensors,
+    takes_tensors,
+    with_on,
+)
 
 
 def call(fn: Callable[..., Any], batch: Any, keywords: Mapping[str, Any] | None = None, *, kind: str = "map") -> Any:
@@ -80,10 +89,10 @@ class MapNode(SameOrderNode):
         companions: Companions | None = None,
     ) -> None:
         super().__init__(source)
-        if not callable(fn):
-            raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
+        check_function(fn)
         self.fn = fn if on is None else for_columns(fn, column_names("on", on))
         self.name_in_meters = map_name(fn)
+        self._takes_tensors = takes_tensors(fn)
         self.on = on
         self.out = out
         check_count(self.fn, companions)
@@ -266,6 +275,8 @@ class MapNode(SameOrderNode):
             keywords["rng"] = key.generator()
         elif self.rng is not None:
             keywords["rng"] = key.sample_rng(nests.length(batch), planned)
+        if self._takes_tensors:
+            check_tensors(self.fn, batch)
         result = call(fn, batch, keywords)
         if result is None:
             name = function_name(self.fn)

@@ -1,4 +1,4 @@
-"""The error of a function that does not take the columns of a batch."""
+"""The errors of functions that do not take the columns of a batch, or are no functions of a batch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from ..batch import leaves
 from ..error_context import function_name
-from ..errors import MapCallError
+from ..errors import ArgumentTypeError, MapCallError
 
 COLLATE = "collate function"
 """The kind of function that is called with a list of samples."""
@@ -31,6 +34,33 @@ OPTIONS = {OTHERS: "companions"}
 
 CHOSEN = ": pass on= with as many columns as it takes"
 """The remedy if ``on=`` gives a function too many or too few columns."""
+
+
+TORCHVISION = "torchvision.transforms"
+"""The package of transforms of tensors. They return an array as it is, without an error."""
+
+
+def check_function(fn: Any) -> None:
+    """Raise :class:`~batchup_ng.errors.ArgumentTypeError` if `fn` is no function of a batch."""
+    if isinstance(fn, type) and hasattr(fn, "default_rng"):
+        name = fn.__name__
+        raise ArgumentTypeError(f"fn must be an operation, and augment.{name} makes one; call it: augment.{name}()")
+    if not callable(fn):
+        raise ArgumentTypeError(f"fn must be callable, not a {type(fn).__name__}; pass a function of a batch")
+
+
+def takes_tensors(fn: Any) -> bool:
+    """Return whether `fn` is a transform of torchvision's, which takes tensors or one picture."""
+    return f"{type(fn).__module__}.".startswith(f"{TORCHVISION}.")
+
+
+def check_tensors(fn: Any, batch: Any) -> None:
+    """Raise :class:`~batchup_ng.errors.ArgumentTypeError` if the batch of a transform of torchvision's has an array."""
+    if any(isinstance(each, np.ndarray) for each in leaves(batch)):
+        raise ArgumentTypeError(
+            f"{function_name(fn)} of torchvision takes tensors, not a batch of arrays, which it may leave as they are; "
+            f"pass augment.torchvision(transform)"
+        )
 
 
 def check_call(
@@ -94,7 +124,8 @@ def _remedy(parameters: list[inspect.Parameter], named: Any) -> str:
     if on is None and len(named) == 1 and len(parameters) == 1:
         return f": pass on={next(iter(named))!r}"
     if on is None:
-        return f": pass on= with the {'names' if named else 'places'} of the columns to call it with"
+        such_as = "names" if named else "places"
+        return f": pass on= with the {such_as} of the columns to call it with" + ", such as on=0" * (not named)
     return f": pass on={on!r}"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapResultError
+from batchup_ng.errors import ArgumentError, ArgumentTypeError, MapCallError, MapResultError
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
@@ -189,3 +189,35 @@ def test_sparse_matrices_are_refused_with_what_to_do() -> None:
         bu.ArrayDataSource([np.eye(2)]).map(lambda x: (Sparse(),))[0:2]
     with raises(MapResultError):
         bu.ArrayDataSource([np.eye(2)]).map(lambda x: Sparse(), on=0)[0:2]
+
+
+class OfTorchvision:
+    """A stand-in for a transform of torchvision's, which passes over what is no tensor, as `torchvision.transforms.v2`
+    does."""
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+OfTorchvision.__module__ = "torchvision.transforms.v2._geometry"
+
+
+def test_transforms_of_tensors_do_not_get_batches_of_arrays() -> None:
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    source = bu.ArrayDataSource({"image": images, "label": np.arange(4)})
+    with raises(ArgumentTypeError):
+        next(source.map(OfTorchvision(), on="image").batch_iterator(2))
+    (batch,) = source.map_samples(OfTorchvision(), on="image").batch_iterator(4)  # one picture, as torchvision wants it
+    assert batch["image"].shape == (4, 8, 8, 3)
+
+
+def test_what_is_no_function_of_a_batch_is_refused() -> None:
+    with raises(ArgumentTypeError):
+        SOURCE.map(bu.augment.flip)  # type: ignore[arg-type]
+    with raises(ArgumentTypeError):
+        SOURCE.map("flip")  # type: ignore[arg-type]
+    labels = bu.ArrayDataSource([np.zeros((4, 8, 8, 3), np.uint8), np.arange(4)])
+    with raises(ArgumentError):
+        next(labels.map(bu.augment.flip(), on=1).batch_iterator(2))
+    with raises(MapCallError):
+        next(labels.map(lambda image: (image,)).batch_iterator(2))

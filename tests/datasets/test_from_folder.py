@@ -296,3 +296,15 @@ def test_options_of_the_accessor_are_told_where_they_go(tmp_path):
         bu.from_folder(tmp_path, clas_names=["a"])
     (tmp_path / "picture.png").touch()
     assert bu.from_folder(root=tmp_path).num_samples() == 1
+
+
+def test_what_is_no_folder_is_refused_with_the_remedy() -> None:
+    with raises(bu.ArgumentError):
+        bu.from_folder("~/pictures")
+    for wrong in (["a.jpg", "b.jpg"], 3):
+        with raises(bu.ArgumentTypeError):
+            bu.from_folder(wrong)  # type: ignore[arg-type]
+    with raises(bu.ArgumentTypeError):
+        bu.from_folder("photos", on_error="skip")  # type: ignore[call-arg]
+    with raises(bu.ArgumentTypeError):
+        bu.from_folder(".", "64x64")  # type: ignore[arg-type]
