@@ -6,7 +6,9 @@
     child.py      process side: runs a turn on request     trials.py        kinds of turns: epochs, a start, ...
     processes.py  memory, CPU time of a process tree       records.py       measured figures
     peers/        a line per variant of a loader           workloads/       a class per kind of data
-    report/       tables, Markdown, JSON, a plot           formats/         files of the workload ``storage``
+    report/       tables, Markdown, JSON, plots            formats/         files of the workload ``storage``
+    own.py        studies with their own command lines     conditions.py    the head of each figure
+    everything.py all figures of the docs at once
 
 The parent never imports a measured library.
 """

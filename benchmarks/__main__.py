@@ -10,21 +10,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import platform
-import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from benchmarks.arguments import checkout, count, names_in, positive
+from benchmarks.conditions import conditions, version
 from benchmarks.harness import Options, measure
+from benchmarks.own import OWN, run
 from benchmarks.peer_process import PACKAGE, ROOT
 from benchmarks.peers import known
 from benchmarks.peers.base import BEFORE, OURS, Variant
@@ -38,30 +35,8 @@ from benchmarks.workloads.base import Workload
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make all data, then run each study; print its page and write its files as soon as it is done."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] == ["cluster"]:
-        from benchmarks.cluster import scenarios  # imports the library, which other studies must not do here
-
-        return scenarios.main(arguments[1:])
-    if arguments[:1] == ["limits"]:
-        from benchmarks.limits import study
-
-        return study.main(arguments[1:])
-    if arguments[:1] == ["bottlenecks"]:
-        from benchmarks.bottlenecks import study as bottlenecks
-
-        return bottlenecks.main(arguments[1:])
-    if arguments[:1] == ["tuning"]:
-        from benchmarks.tuning import study as tuning
-
-        return tuning.main(arguments[1:])
-    if arguments[:1] == ["meters"]:
-        from benchmarks import meters
-
-        return meters.main(arguments[1:])
-    if arguments[:1] == ["imports"]:
-        from benchmarks import imports
-
-        return imports.main(arguments[1:])
+    if arguments and arguments[0] in OWN:
+        return run(arguments[0], arguments[1:])
     parser = _parser()
     choice = parser.parse_args(arguments)
     everything: list[Result] = []
@@ -93,10 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare loaders side by side.")
     parser.epilog = (
-        "Some have options of their own: a simulation of actors on many nodes, python -m benchmarks cluster --help, "
-        "programs under a limit on memory, python -m benchmarks limits --help, loaders with a planted bottleneck, "
-        "python -m benchmarks bottlenecks --help, and loaders that choose their number of workers, "
-        "python -m benchmarks tuning --help"
+        f"Some commands have options of their own, python -m benchmarks NAME --help: {', '.join(OWN)}"
     )
     add = parser.add_argument
     add("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
@@ -163,13 +135,8 @@ def _setting(
     choice: argparse.Namespace, options: Options, arguments: Sequence[str], variants: Sequence[Variant]
 ) -> dict[str, Any]:
     """Return the conditions of the measurement, without names of hosts and folders."""
-    words = [word for word in arguments if word not in ("--output", str(choice.output))]
     return {
-        "command": pages.without_paths(shlex.join(["python", "-m", "benchmarks", *words])),
-        "date": date.today().isoformat(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
+        **conditions(arguments, choice.output),
         "libraries": _versions(variants, choice.against),
         "workers": options.workers,
         "rounds": options.rounds,
@@ -184,15 +151,7 @@ def _versions(variants: Sequence[Variant], against: Path | None) -> dict[str, st
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     checkouts = {PACKAGE: ROOT, f"{PACKAGE}@{BEFORE}": against}
-    return versions | {name: _commit(folder) for name, folder in checkouts.items() if folder is not None}
-
-
-def _commit(checkout: Path) -> str:
-    asks = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(asks, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "of no known commit"
+    return versions | {name: version(folder) for name, folder in checkouts.items() if folder is not None}
 
 
 def _leave(signum: int, frame: Any) -> NoReturn:

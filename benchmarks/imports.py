@@ -6,21 +6,16 @@ machine.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import shlex
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import date
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.arguments import count
-from benchmarks.report.pages import table, without_paths
+from benchmarks.own import OwnStudy
+from benchmarks.report.pages import table
 
 _LOADER = """import numpy, batchup_ng
 with batchup_ng.Loader([numpy.arange(8)], 4, pool={!r}, workers={}) as loader:
@@ -43,23 +38,16 @@ HEAD = ("program", "ms", "quartiles", "times NumPy")
 
 def main(arguments: Sequence[str]) -> int:
     """Run the programs in turn, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks imports", description=__doc__)
-    parser.add_argument("--rounds", type=count, default=21, metavar="N", help="default: %(default)s")
-    parser.add_argument("--output", type=Path, help="folder for imports.md and .json")
-    choice = parser.parse_args(arguments)
+    study = OwnStudy("imports", __doc__)
+    study.add("--rounds", type=count, default=21, metavar="N", help="default: %(default)s")
+    choice = study.parse(arguments)
     found: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     for number in range(choice.rounds + 1):
         for name, program in PROGRAMS.items():
             taken = seconds(program)
             if number:  # the first round compiles what has no bytecode yet
                 found[name].append(taken)
-    words = [word for word in arguments if word not in ("--output", str(choice.output))]
-    text = page(without_paths(shlex.join(["python", "-m", "benchmarks", "imports", *words])), found)
-    print(text)
-    if choice.output is not None:
-        choice.output.mkdir(parents=True, exist_ok=True)
-        (choice.output / "imports.md").write_text(text, encoding="utf-8")
-        (choice.output / "imports.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    study.publish(page(study.line, found), found)
     return 0
 
 
@@ -70,12 +58,13 @@ def seconds(program: str) -> float:
     return float(done.stdout)
 
 
-def page(command: str, found: Mapping[str, Sequence[float]]) -> str:
-    """Return the page of the seconds of each program."""
-    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}"
-    told = f"`{command}`, {date.today().isoformat()}: {system}, {len(found[NUMPY])} rounds."
+def page(told: str, found: Mapping[str, Sequence[float]]) -> str:
+    """Return the page of the seconds of each program, below the line of their conditions."""
     rows = [row(name, each, found[NUMPY]) for name, each in found.items()]
-    summary = "The median of the fresh processes, and the median of the ratios to `import numpy` in the same round."
+    summary = (
+        f"NumPy {np.__version__}, {len(found[NUMPY])} rounds: the median of the fresh processes, and the median of the "
+        "ratios to `import numpy` in the same round."
+    )
     return f"## imports: beside NumPy's\n\n{told}\n\n{summary}\n\n<!-- table -->\n\n{table(HEAD, rows)}\n"
 
 

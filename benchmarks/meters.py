@@ -6,24 +6,18 @@ one process, so that both see the same machine.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import batchup_ng as bu
+from benchmarks.arguments import count
 from benchmarks.bottlenecks.planted import Computes, Jpegs, Sorts
-from benchmarks.report.pages import table, without_paths
+from benchmarks.own import OwnStudy
+from benchmarks.report.pages import table
 
 HEAD = ("loader", "pool", "a batch without, µs", "measured, µs more", "quartiles", "share")
 
@@ -77,26 +71,16 @@ Turns = Sequence[tuple[float, float]]
 
 def main(arguments: Sequence[str]) -> int:
     """Run each workload by each pool, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks meters", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="of the names of loaders (default: all)")
-    parser.add_argument("--rounds", type=int, default=41, metavar="N", help="default: %(default)s")
-    parser.add_argument("--output", type=Path, help="folder for meters.md and .json")
-    choice = parser.parse_args(arguments)
-    names = [name for name in WORKLOADS if not choice.parts or any(part in name for part in choice.parts)]
-    if not names:
-        parser.error(f"no name has {' or '.join(choice.parts)}; the names are: {'; '.join(WORKLOADS)}")
+    study = OwnStudy("meters", __doc__)
+    study.add_parts()
+    study.add("--rounds", type=count, default=41, metavar="N", help="default: %(default)s")
+    choice = study.parse(arguments)
     found: dict[str, dict[str, Turns]] = {}
-    for name in names:
+    for name in study.chosen(WORKLOADS):
         for kind in POOLS:
-            print(f"meters: {name}, {kind}", file=sys.stderr, flush=True)
+            study.say(name, kind)
             found.setdefault(name, {})[kind] = turns(WORKLOADS[name], kind, choice.rounds)
-    words = [word for word in arguments if word not in ("--output", str(choice.output))]
-    text = page(without_paths(shlex.join(["python", "-m", "benchmarks", "meters", *words])), found)
-    print(text)
-    if choice.output is not None:
-        choice.output.mkdir(parents=True, exist_ok=True)
-        (choice.output / "meters.md").write_text(text, encoding="utf-8")
-        (choice.output / "meters.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    study.publish(page(study.line, found), found)
     return 0
 
 
@@ -120,10 +104,8 @@ def _epoch(loader: bu.Loader) -> float:
     return (time.perf_counter() - began) / batches
 
 
-def page(command: str, found: Mapping[str, Mapping[str, Turns]]) -> str:
-    """Return the page of some turns."""
-    system = f"{len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.machine()}"
-    told = f"`{command}`, {date.today().isoformat()}: {system}, Python {platform.python_version()}."
+def page(told: str, found: Mapping[str, Mapping[str, Turns]]) -> str:
+    """Return the page of some turns, below the line of their conditions."""
     rows = [row(name, kind, each) for name, of_pools in found.items() for kind, each in of_pools.items()]
     summary = (
         "The time of a batch with `measure=False`, and how much more it takes with measurements: the median of the "

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 from benchmarks.bottlenecks.planted import PLANTED
-from benchmarks.report.pages import table, without_paths
+from benchmarks.own import OwnStudy
+from benchmarks.report.pages import table
 
 HEAD = ("planted", "cause found", "ms a batch", "wait, %", "first change", "predicted, ms", "measured, ms", "off by, %")
 NEAR = 0.25
@@ -25,22 +20,14 @@ NEAR = 0.25
 
 def main(arguments: Sequence[str]) -> int:
     """Run each bottleneck in a fresh process and print the table; return 1 if a cause is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks bottlenecks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="of the names of bottlenecks (default: all)")
-    parser.add_argument("--output", type=Path, help="folder for bottlenecks.md, .json and what explain() printed")
-    choice = parser.parse_args(arguments)
-    names = [name for name in PLANTED if not choice.parts or any(part in name for part in choice.parts)]
-    if not names:
-        parser.error(f"no name has {' or '.join(choice.parts)}; the names are: {'; '.join(PLANTED)}")
-    found = [measured(name) for name in names]
-    words = [word for word in arguments if word not in ("--output", str(choice.output))]
-    text = page(without_paths(shlex.join(["python", "-m", "benchmarks", "bottlenecks", *words])), found)
-    print(text)
+    study = OwnStudy("bottlenecks", __doc__, files="bottlenecks.md, .json and what explain() printed")
+    study.add_parts()
+    choice = study.parse(arguments)
+    found = [measured(name) for name in study.chosen(PLANTED)]
+    study.publish(page(study.line, found), found)
     if choice.output is not None:
         screens = choice.output / "bottlenecks"
-        screens.mkdir(parents=True, exist_ok=True)
-        (choice.output / "bottlenecks.md").write_text(text, encoding="utf-8")
-        (choice.output / "bottlenecks.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        screens.mkdir(exist_ok=True)
         for figures in found:
             (screens / f"{file_name(figures['name'])}.txt").write_text(figures["screen"] + "\n", encoding="utf-8")
     return int(not all(is_right(figures) for figures in found))
@@ -71,10 +58,8 @@ def off_by(figures: dict[str, Any]) -> float | None:
     return None if measured is None else float(figures["predicted"] / measured - 1.0)
 
 
-def page(command: str, found: Sequence[dict[str, Any]]) -> str:
-    """Return the page of some figures."""
-    system = f"{len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.machine()}"
-    told = f"`{command}`, {date.today().isoformat()}: {system}, Python {platform.python_version()}."
+def page(told: str, found: Sequence[dict[str, Any]]) -> str:
+    """Return the page of some figures, below the line of their conditions."""
     off = [share for figures in found if (share := off_by(figures)) is not None]
     near = sum(abs(share) <= NEAR for share in off)
     summary = (

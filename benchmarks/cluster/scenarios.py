@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import shlex
 from collections.abc import Iterator, Sequence
 
 from batchup_ng.work_pool.prefetch_buffer import MAX_BYTES_AHEAD
 from benchmarks.arguments import positive
 from benchmarks.cluster.simulation import Cluster, Costs, Outcome, Simulation, rates
+from benchmarks.own import OwnStudy
 from benchmarks.report.columns import number
 from benchmarks.report.pages import table
 
@@ -91,30 +91,28 @@ def bound(outcome: Outcome) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the command, the assumptions, then a table for each cost of a batch."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks cluster", description="Simulate a cluster.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )  # fmt: skip
-    add = parser.add_argument
+    """Print the conditions, the assumptions, then a table for each cost of a batch."""
+    study = OwnStudy("cluster", "Simulate a cluster.", files="cluster.md")
+    study.parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    add = study.add
     add("--actors", type=_actors, nargs="+", default=[8, 64, 256, 1024], help="tables have rows for each number")
     add("--batch-seconds", type=positive, nargs="+", default=[SMALL, LARGE], help="of an actor, on average")
     add("--buffer", type=positive, default=4.0, help="batches ahead for each actor")
     add("--noticed", type=positive, default=Costs.noticed_seconds, help="seconds until a loss is noticed")
     add("--seconds", type=positive, default=120.0, help="of an epoch at the ideal rate")
     add("--seed", type=int, default=0, help="of the times that batches take")
-    choice = parser.parse_args(arguments)
-    command = shlex.join(["python", "-m", "benchmarks", "cluster", *arguments])
-    print(f"Simulated, not measured, by `{command}`. {assumptions(Costs(noticed_seconds=choice.noticed))}")
+    choice = study.parse(arguments)
+    text = [f"Simulated, not measured, by {study.line} {assumptions(Costs(noticed_seconds=choice.noticed))}"]
     for batch_seconds in choice.batch_seconds:
         costs = Costs(batch_seconds=batch_seconds, noticed_seconds=choice.noticed)
-        print(f"\n### Batches of {number(batch_seconds * 1e3)} ms\n")
+        text.append(f"### Batches of {number(batch_seconds * 1e3)} ms")
         cells = [
             row(costs, actors, scenario, choice.seconds, choice.seed)
             for actors in choice.actors
             for scenario in scenarios(actors, choice.buffer, costs, choice.seconds)
         ]
-        print(table(HEAD, cells))
+        text.append(table(HEAD, cells))
+    study.publish("\n\n".join(text) + "\n")
     return 0
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
-import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from benchmarks.limits.settings import MB, SETTINGS
-from benchmarks.report.pages import table, without_paths
+from benchmarks.own import OwnStudy
+from benchmarks.report.pages import table
 
 HEAD = ("program", "limit, MB", "peak above the baseline, MB", "of the limit, %", "most counted, MB",
         "holders at the peak, MB", "baseline, MB", "s")  # fmt: skip
@@ -29,21 +25,14 @@ HOLDERS_NAMED = 4
 
 def main(arguments: Sequence[str]) -> int:
     """Run each program in a fresh process and print the table; return 1 if one failed or had a wrong row."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=__doc__)
-    parser.add_argument("settings", nargs="*", metavar="SETTING", help=f"{', '.join(SETTINGS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data and of the limits")
-    parser.add_argument("--output", type=Path, help="folder for limits.md and limits.json")
-    choice = parser.parse_args(arguments)
+    study = OwnStudy("limits", __doc__)
+    study.add("settings", nargs="*", metavar="SETTING", help=f"{', '.join(SETTINGS)} (default: all)")
+    study.add("--quick", action="store_true", help="a tenth of the data and of the limits")
+    choice = study.parse(arguments)
     if unknown := set(choice.settings) - set(SETTINGS):
-        parser.error(f"no such setting: {', '.join(sorted(unknown))}; choose from {', '.join(SETTINGS)}")
+        study.parser.error(f"no such setting: {', '.join(sorted(unknown))}; choose from {', '.join(SETTINGS)}")
     found = [measured(name, QUICK if choice.quick else 1.0) for name in choice.settings or SETTINGS]
-    words = [word for word in arguments if word not in ("--output", str(choice.output))]
-    text = page(without_paths(shlex.join(["python", "-m", "benchmarks", "limits", *words])), found)
-    print(text)
-    if choice.output is not None:
-        choice.output.mkdir(parents=True, exist_ok=True)
-        (choice.output / "limits.md").write_text(text, encoding="utf-8")
-        (choice.output / "limits.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    study.publish(page(study.line, found), found)
     return int(any(figures["wrong"] for figures in found))
 
 
@@ -60,10 +49,8 @@ def measured(name: str, scale: float) -> dict[str, Any]:
     return figures
 
 
-def page(command: str, found: Sequence[dict[str, Any]]) -> str:
-    """Return the page of some figures."""
-    system = f"{len(os.sched_getaffinity(0))} CPUs, {platform.system()} {platform.machine()}"
-    told = f"`{command}`, {date.today().isoformat()}: {system}, Python {platform.python_version()}."
+def page(told: str, found: Sequence[dict[str, Any]]) -> str:
+    """Return the page of some figures, below the line of their conditions."""
     rows = table(HEAD, [row(figures) for figures in found])
     return f"## limits: programs under a limit on memory\n\n{told}\n\n<!-- table -->\n\n{rows}\n"
 

@@ -1,6 +1,6 @@
 """The sheet of images of docs/augmentation.md: four photographs before and after each operation.
 
-    python -m benchmarks.report.pictures docs/figures/augmentation.jpg
+    python -m benchmarks.report.pictures docs/figures
 
 scikit-image ships the photographs.
 """
@@ -8,6 +8,7 @@ scikit-image ships the photographs.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -61,4 +62,4 @@ if __name__ == "__main__":
         place.imshow(np.hstack(images))
         place.set_title(text, loc="left", fontsize=8.5)
         place.axis("off")
-    figure.savefig(sys.argv[1], dpi=100, pil_kwargs={"quality": 75, "optimize": True})
+    figure.savefig(Path(sys.argv[1], "augmentation.jpg"), dpi=100, pil_kwargs={"quality": 75, "optimize": True})

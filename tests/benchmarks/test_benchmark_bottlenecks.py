@@ -43,7 +43,7 @@ def test_each_source_can_be_made_as_it_is_and_with_each_change(name: str) -> Non
 def test_a_run_writes_the_page_the_figures_and_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["bottlenecks", "a map after", "--output", str(tmp_path)])
     assert "| a map after the pool" in capsys.readouterr().out
-    (figures,) = json.loads((tmp_path / "bottlenecks.json").read_text())
+    (figures,) = json.loads((tmp_path / "bottlenecks.json").read_text())["figures"]
     assert figures["screen"].startswith("The loop waited")
     assert figures["seconds"] > 0.008  # the loop waits for 2 ms, and the map for 6
     (screen,) = (tmp_path / "bottlenecks").iterdir()

@@ -24,5 +24,5 @@ def test_a_run_writes_the_page_and_the_figures(
     monkeypatch.setattr(imports, "PROGRAMS", {name: imports.PROGRAMS[name] for name in names})
     assert main(["imports", "--rounds", "2", "--output", str(tmp_path)]) == 0
     assert "| the first batch of a loader with one thread" in capsys.readouterr().out
-    found = json.loads((tmp_path / "imports.json").read_text())
+    found = json.loads((tmp_path / "imports.json").read_text())["figures"]
     assert {name: len(each) for name, each in found.items()} == dict.fromkeys(names, 2)

@@ -30,7 +30,7 @@ def test_a_quick_run_reads_right_rows_under_a_tenth_of_the_limit(
         pytest.importorskip("h5py" if name == "table" else "pyarrow", reason="the library of its files is missing")
     assert main(["limits", "--quick", name, "--output", str(tmp_path)]) == 0
     assert SETTINGS[name].title in capsys.readouterr().out
-    (figures,) = json.loads((tmp_path / "limits.json").read_text())
+    (figures,) = json.loads((tmp_path / "limits.json").read_text())["figures"]
     assert figures["wrong"] == 0
     assert figures["samples"] > 0
     assert figures["limit"] == SETTINGS[name].limit * 100_000

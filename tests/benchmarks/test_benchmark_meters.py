@@ -31,7 +31,7 @@ def test_a_run_writes_the_page_and_the_figures(
     monkeypatch.setitem(meters.WORKLOADS, "a quick map", meters.Workload(lambda: meters._mapped(20, meters.plus_1), 4))
     assert main(["meters", "a quick", "--rounds", "3", "--output", str(tmp_path)]) == 0
     assert "| a quick map" in capsys.readouterr().out
-    found = json.loads((tmp_path / "meters.json").read_text())
+    found = json.loads((tmp_path / "meters.json").read_text())["figures"]
     assert {kind: len(turns) for kind, turns in found["a quick map"].items()} == {"serial": 3, "threads": 3}
 
 

@@ -45,7 +45,7 @@ def test_a_run_writes_the_page_and_the_figures(
     monkeypatch.setitem(study.WORKLOADS, name, WORKLOADS[name]._replace(numbers=(2,)))
     main(["tuning", name, "--rounds", "1", "--output", str(tmp_path)])
     assert f"| {name}" in capsys.readouterr().out
-    found = json.loads((tmp_path / "tuning.json").read_text())
+    found = json.loads((tmp_path / "tuning.json").read_text())["figures"]
     assert list(found) == [name]
     assert {number: len(runs) for number, runs in found[name].items()} == {"2": 1, "auto": 1}
     assert found[name]["2"][0]["seconds"] > 0.004
