@@ -74,6 +74,8 @@ FIGURES = (
     Figure(name="order", minutes=3),
     Figure(name="dataloader", minutes=3, options="--rounds 3"),
     Figure(name="ray", minutes=15),
+    Figure(name="resume", minutes=15),
+    Figure(name="crash", minutes=12),
     Figure(name="limits", minutes=3, quick="--quick threads"),
     Figure(name="bottlenecks", minutes=3, quick="'a serial pool that computes'"),
     Figure(name="tuning", minutes=9, quick="--rounds 1 jpeg"),

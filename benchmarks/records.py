@@ -19,6 +19,7 @@ class Epoch:
     samples: int
     bytes: int  # of the delivered arrays
     figures: dict[str, float] = field(default_factory=dict)  # of the trial, by name, in seconds and bytes
+    notes: dict[str, str] = field(default_factory=dict)  # of the trial, in words
 
 
 @dataclass(frozen=True)

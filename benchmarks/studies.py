@@ -7,13 +7,13 @@ import sys
 from dataclasses import replace
 
 from benchmarks.formats import FORMATS
-from benchmarks.peers import adapters, augmentations, devices, ray_cluster
+from benchmarks.peers import adapters, augmentations, devices, ray_cluster, stopping
 from benchmarks.peers.ours import CACHED
 from benchmarks.peers.torch_loader import DATALOADERS
 from benchmarks.plan import Part, Study
 from benchmarks.records import Reading
 from benchmarks.report import formats
-from benchmarks.report.columns import Column, first_cell, furthest_cell, half_way_cell, with_range
+from benchmarks.report.columns import Column, first_cell, furthest_cell, half_way_cell, most_cell, note_cell, with_range
 from benchmarks.workloads import KINDS
 
 MEGA, MILLI, MICRO, PERCENT = 1e-6, 1e3, 1e6, 100.0
@@ -212,6 +212,38 @@ ORDER = Part(
     ),
 )  # fmt: skip
 
+LOST, TWICE = Reading("lost"), Reading("twice")
+STOPPED = Part(
+    name="", title="", kind="numbered", unit="s to the first batch", reading=FIRST_BATCH, less_is_better=True,
+    trial="resume", fresh=True, usual=tuple(each.name for each in stopping.VARIANTS),
+    columns=(
+        *with_range("first batch, s", FIRST_BATCH),
+        Column("rows lost", LOST, most_cell),
+        Column("rows twice", TWICE, most_cell),
+        Column("state, bytes", Reading("state_bytes")),
+    ),
+)  # fmt: skip
+RESUMED = tuple(
+    replace(STOPPED, name=f"resume-{tenths}0", title=f"After {tenths}0 % of the epoch", settings={"share": tenths / 10})
+    for tenths in (1, 5, 9)
+)
+REACTION = Reading("reaction_seconds")
+CRASHED = tuple(
+    replace(
+        STOPPED, name=f"crash-{blow}", title=title, unit="s until the loop knows", reading=REACTION, trial="crash",
+        settings={"limit": 30.0}, changes={"detail": {"blow": blow, "row": 320}},
+        usual=tuple(name for name in STOPPED.usual if blow != "kill" or name not in stopping.IN_THREADS),
+        columns=(
+            Column("how it ends", Reading("end"), note_cell), *with_range("s until the loop knows", REACTION),
+            Column("rows lost", LOST, most_cell), Column("rows twice", TWICE, most_cell),
+        ),
+    )
+    for blow, title in (
+        ("kill", "A worker process is killed (SIGKILL)"), ("memory", "A worker raises MemoryError"),
+        ("error", "A worker raises ValueError"),
+    )
+)  # fmt: skip
+
 ON_RAY = tuple(
     Part(
         name=f"ray-{kind}", title=title, kind=kind, unit=unit, reading=reading, settings={"epochs": epochs},
@@ -297,6 +329,8 @@ ALL = (
     Study(name="ray", title="ray: actors of Ray's on one machine", parts=ON_RAY, rounds=3),
     Study(name="storage", title="storage: files of several formats, in the page cache", parts=FILES,
           tables=formats.tables),
+    Study(name="resume", title="resume: from a state in mid-epoch to the next batch", parts=RESUMED, rounds=3),
+    Study(name="crash", title="crash: a worker dies or fails in mid-epoch", parts=CRASHED, rounds=2),
     Study(name="order", title="order: shuffling 10⁸ rows", parts=(ORDER,), rounds=3),
 )  # fmt: skip
 NAMED = {part.kind for study in ALL for part in study.parts}

@@ -21,6 +21,7 @@ import psutil
 from benchmarks.peers.base import Feed
 from benchmarks.processes import CpuMeter, come_to_rest, footprint, private_bytes, tree
 from benchmarks.records import Epoch
+from benchmarks.stops import crash, resume
 from benchmarks.training import training
 from benchmarks.workloads.base import Batch, Workload, probe
 from benchmarks.workloads.numbers import burn
@@ -203,5 +204,5 @@ def startup(feed: Feed, workload: Workload, number: int, settings: Mapping[str, 
 
 
 TRIALS: Mapping[str, Callable[[Feed, Workload, int, Mapping[str, float]], Epoch]] = {
-    each.__name__: each for each in (epochs, started, operation, consumer, startup, training)
+    each.__name__: each for each in (epochs, started, operation, consumer, startup, training, resume, crash)
 }

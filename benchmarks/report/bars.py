@@ -16,6 +16,8 @@ from benchmarks.records import Epoch, Reading
 from benchmarks.report.columns import number
 
 OUR_COLOUR, THEIR_COLOUR = "#1f6fd0", "#a9adb3"
+DETAIL = 120
+"""Characters of the text of an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,19 @@ class Bars:
         """Return why the other variants have no figure."""
         cases = [case for case in fields["cases"] if case["name"] == self.part]
         others = [one for case in cases for one in case["variants"] if one["status"] != "measured"]
-        return [f"`{one['name']}`: {one['status']}, {one['detail']}" for one in others]
+        return [f"`{one['name']}`: {one['status']}, {one['detail'][:DETAIL]}" for one in others]
+
+    def remarks(self, fields: Mapping[str, Any]) -> list[str]:
+        """Return how each variant ended, where the study notes it, and the rows that it lost or delivered twice."""
+        found = []
+        for one in (one for case in fields["cases"] if case["name"] == self.part for one in case["variants"]):
+            told = [epoch["notes"].get("end", "") for epoch in one["rounds"]]
+            for name, words in (("lost", "rows lost"), ("twice", "rows twice")):
+                most = max((epoch["figures"].get(name, 0.0) for epoch in one["rounds"]), default=0.0)
+                told += [f"{most:g} {words}"] if most else []
+            if one["status"] == "measured" and any(told):
+                found.append(f"`{one['name']}`: {'; '.join(dict.fromkeys(filter(None, told)))}")
+        return found
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,17 @@ def furthest_cell(outcome: Outcome, reading: Reading) -> str:
     return number(max((value - half_way for value in later), key=abs, default=0.0))
 
 
+def most_cell(outcome: Outcome, reading: Reading) -> str:
+    """Return the largest reading of a round."""
+    return number(max(map(reading, outcome.rounds)))
+
+
+def note_cell(outcome: Outcome, reading: Reading) -> str:
+    """Return the notes of that name, each once."""
+    found = dict.fromkeys(epoch.notes.get(reading.name, "") for epoch in outcome.rounds)
+    return "; or ".join(note.replace("|", "/") for note in found)
+
+
 @dataclass(frozen=True)
 class Column:
     """A heading, a figure of an epoch, and a function from a variant's epochs to its cell."""

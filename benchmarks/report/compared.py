@@ -90,6 +90,23 @@ PLOTS = (
         panels=(Bars(study="overhead", part="empty", title="batches/s", reading=Reading("batches", "seconds")),),
     ),
     Plot(
+        name="compared_resume", heading="Resume",
+        what="8,000 rows; each keeps a worker for 0.5 ms. A new loader goes on from a state of mid-epoch: the time to "
+        "its first batch.",
+        panels=(Bars(study="resume", part="resume-50", title="s", reading=FIRST_BATCH, less_is_better=True),),
+    ),
+    Plot(
+        name="compared_crash", heading="Crash",
+        what="The same rows. A worker process is killed in mid-epoch: the time until the loop gets an error, or, "
+        "where the loader goes on, the batch that the worker was making. An error ends the training, so the shortest "
+        "bar is not always the best: the list says how each ends.",
+        panels=(
+            Bars(
+                study="crash", part="crash-kill", title="s", reading=Reading("reaction_seconds"), less_is_better=True,
+            ),
+        ),
+    ),
+    Plot(
         name="order",
         panels=(
             Bars(study="order", part="rows", title="first batch, s", reading=FIRST_BATCH, less_is_better=True),
@@ -133,11 +150,11 @@ def drawn(plot: Plot, fields: dict[str, Any], panels: Sequence[tuple[Bars, Seque
     """Return the section of a plot: the figure, our place in words, what is missing, and the conditions."""
     setting = fields["setting"]
     figure = f"```{{figure}} figures/{plot.name}.svg\n:alt: {plot.heading}: a bar for each variant.\n:width: 100%\n```"
-    missing = [f"- {line}" for bars, _ in panels for line in bars.missing(fields)]
+    missing = ["\n".join(f"- {line}" for bars, _ in panels for line in (*bars.remarks(fields), *bars.missing(fields)))]
     versions = ", ".join(f"{name} {version}" for name, version in setting["libraries"].items())
     conditions = "`{command}`, {date}: {cpus} CPUs, {system}, Python {python}; ".format(**setting)
     quick = ["Tiny sizes (`--quick`): the figures mean nothing."] if setting["quick"] else []
-    return [figure, *(standing(*panel) for panel in panels), *missing, f"{conditions}{versions}.", *quick]
+    return [figure, *(standing(*panel) for panel in panels), *filter(None, missing), f"{conditions}{versions}.", *quick]
 
 
 def standing(bars: Bars, values: Sequence[Value]) -> str:

@@ -14,9 +14,9 @@ from benchmarks.workloads.base import Data, Workload
 
 KINDS = {
     "arrays": "arrays.Arrays", "decoded": "arrays.Decoded", "digits": "arrays.Digits", "empty": "numbers.Empty",
-    "images": "images.Images", "images_large": "images.LargeImages", "order": "numbers.Order",
-    "photographs": "images.Photographs", "python": "numbers.Python", "remote": "arrays.Remote",
-    "storage": "storage.Storage", "table": "arrays.Table",
+    "images": "images.Images", "images_large": "images.LargeImages", "numbered": "numbers.Numbered",
+    "order": "numbers.Order", "photographs": "images.Photographs", "python": "numbers.Python",
+    "remote": "arrays.Remote", "storage": "storage.Storage", "table": "arrays.Table",
 }  # fmt: skip
 """The module and class of each workload, by its name."""
 

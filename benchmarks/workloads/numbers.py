@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +46,45 @@ class Empty(Computed):
 
     def sample(self, row: int) -> tuple[Any, ...]:
         return (self.columns[0][row],)
+
+
+STRUCK = "struck"
+"""Name of the file that the blow leaves, with the time of the monotonic clock, so that it hits once."""
+
+
+class Numbered(Computed):
+    """8,000 row numbers; a worker waits 0.5 ms for each, as for remote storage.
+
+    If the workload's detail has a ``blow``, the first worker that comes to its ``row`` gets it: ``kill``, a SIGKILL to
+    its own process; ``memory``, a MemoryError; ``error``, a ValueError.
+    """
+
+    sizes, seconds = (8_000, 640), 0.0005
+
+    def __init__(self, workload: base.Workload) -> None:
+        super().__init__(workload)
+        self.columns = (np.arange(workload.samples),)
+
+    def map(self, rows: base.Rows) -> base.Batch:
+        time.sleep(self.seconds * len(rows))
+        if self.workload.detail.get("blow") and self.workload.detail["row"] in rows:
+            self.strike()
+        return (rows,)
+
+    def sample(self, row: int) -> tuple[Any, ...]:
+        return (self.map(np.array([row]))[0][0],)
+
+    def strike(self) -> None:
+        """Hit this worker, unless another was hit before."""
+        try:
+            with open(os.path.join(self.workload.folder, STRUCK), "x") as file:
+                file.write(repr(time.monotonic()))
+        except FileExistsError:
+            return
+        blow = self.workload.detail["blow"]
+        if blow == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise MemoryError("no memory for this sample") if blow == "memory" else ValueError("this sample is damaged")
 
 
 class Numbers:

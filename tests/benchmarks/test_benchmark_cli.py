@@ -101,7 +101,7 @@ def test_a_quick_run_of_two_studies_leaves_nothing(scratch: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "names",
     [["arrays", "python"], ["overhead"], ["consumer"], ["memory", "order"], ["startup"], ["adapters"], ["augment"],
-     ["storage"]],
+     ["storage"], ["resume", "crash"]],
     ids=" ".join,
 )  # fmt: skip
 def test_a_quick_run_of_each_study_measures_ours(names: list[str], scratch: Path, tmp_path: Path) -> None:
