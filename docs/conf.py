@@ -33,6 +33,7 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # or the attributes of named tuples would stand there twice
 autodoc_mock_imports = ["jax", "keras", "tensorflow", "torch"]  # which take longer to import than the rest to build
+autodoc_preserve_defaults = True  # a default without a literal, "<not given>", would spoil the whole signature
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -43,6 +44,7 @@ add_module_names = False
 default_role = "code"  # docstrings write the names of arguments in single backquotes
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # that of the theme underlines names of modules, as if they were links
 html_extra_path = ["llms.txt"]  # in the root of the site; llms_txt.py writes it
 html_title = f"batchup_ng {version}"
 html_static_path = ["static"]
