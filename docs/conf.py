@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # or the attributes of named tuples would stand there twice
 autodoc_mock_imports = ["jax", "keras", "tensorflow", "torch"]  # which take longer to import than the rest to build
-autodoc_preserve_defaults = True  # a default without a literal, "<not given>", would spoil the whole signature
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -56,6 +56,7 @@ html_show_copyright = False
 def setup(app: Any) -> None:
     """Sphinx calls this once."""
     app.connect("autodoc-process-docstring", keep_the_sentence, priority=400)  # before napoleon, which has 500
+    app.connect("autodoc-process-signature", with_defaults_that_parse)
     ModuleAnalyzer.get_module_source = staticmethod(source_of)
 
 
@@ -70,3 +71,10 @@ def keep_the_sentence(app: Any, what: str, name: str, obj: object, options: obje
     """Keep napoleon from taking what stands before a colon in the docstring of a property for its type."""
     if what == "property" and lines:
         lines[0] = lines[0].replace(": ", ", ", 1)
+
+
+def with_defaults_that_parse(
+    app: Any, what: str, name: str, obj: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Write defaults that are no expressions as ``...``: one of them has Sphinx show the signature as it came."""
+    return signature and re.sub(r"= <[^<>]*>", "= ...", signature), returned
