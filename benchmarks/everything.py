@@ -62,7 +62,7 @@ class Figure:
 
 
 FIGURES = (
-    Figure(name="arrays", minutes=4, options="--rounds 7"),
+    Figure(name="arrays", minutes=5, options="--rounds 7"),
     Figure(name="images", minutes=3, options="--rounds 5"),
     Figure(name="python", minutes=2, options="--rounds 5"),
     Figure(name="sizes", minutes=6, options="--rounds 3"),
@@ -79,7 +79,7 @@ FIGURES = (
     Figure(name="limits", minutes=3, quick="--quick threads"),
     Figure(name="bottlenecks", minutes=3, quick="'a serial pool that computes'"),
     Figure(name="tuning", minutes=9, quick="--rounds 1 jpeg"),
-    Figure(name="cluster", minutes=2, quick="--actors 8 --seconds 1"),
+    Figure(name="cluster", minutes=3, quick="--actors 8 --seconds 1"),
     Figure(name="adapters", minutes=4, options="--rounds 3"),
     Figure(name="images-large", minutes=7, options="--rounds 2"),
     Figure(name="images-epoch-2", minutes=8, options="--rounds 5"),

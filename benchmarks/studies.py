@@ -37,7 +37,7 @@ BARE = ("plain", "plain-threads", "plain-processes")
 WORKERS = ("ours-threads", "ours-processes", "torch-workers", "torch-getitems")
 DECODERS = (
     "plain-threads", "plain-turbo", "plain-fast", "ours-pillow", "ours-turbo", "ours-fast", "ours-fast-processes",
-    "torch-workers", "torch-opencv", "tf-data", "batchup-threads",
+    "torch-workers", "torch-opencv", "tf-data", "grain-processes", "spdl-threads", "batchup-threads",
 )  # fmt: skip
 
 
@@ -85,7 +85,10 @@ BY_SIZE = tuple(
     for rows, size in SIZES.items()
 )  # fmt: skip
 
-STARTERS = ("ours-processes", "ours-spawn", "torch-getitems", "torch-forkserver", "torch-spawn", "batchup-processes")
+STARTERS = (
+    "ours-processes", "ours-spawn", "torch-getitems", "torch-forkserver", "torch-spawn", "grain-processes",
+    "batchup-processes",
+)  # fmt: skip
 STARTUP = Part(
     name="memory", title="Data in memory, as one array", kind="arrays", unit="s to the first batch",
     reading=FIRST_BATCH, less_is_better=True, trial="startup", fresh=True, usual=(*STARTERS, "torch-tensors"),
@@ -312,7 +315,7 @@ ALL = (
     throughput("arrays", "shuffled batches of uint8 images in RAM", "GB/s", GIGABYTES, epochs=5),
     throughput("images", "JPEG files decoded to 224x224 RGB", "images/s", usual=DECODERS),
     throughput("images-large", "JPEG files of 12 megapixels decoded to 224x224 RGB", "images/s", rows=16,
-               usual=(*DECODERS[:-1], "tf-data-reduced")),
+               usual=(*DECODERS[:-3], "tf-data-reduced")),
     Study(name="images-epoch-2", title="images-epoch-2: decode once, train many epochs", parts=(EPOCH_2,)),
     throughput("python", "pure-Python work on each sample", "samples/s"),
     Study(name="sizes", title="sizes: the arrays workload by the bytes of a batch", parts=BY_SIZE, across=True),

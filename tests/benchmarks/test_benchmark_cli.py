@@ -184,7 +184,7 @@ def test_another_checkout_takes_part(names: list[str], scratch: Path, tmp_path: 
 
 
 WRONG = {
-    "peers must be among plain, ours, torch, batchup": ["arrays", "--peers", "plain,nobody"],
+    "peers must be among plain, ours, torch, tensorflow, batchup": ["arrays", "--peers", "plain,nobody"],
     "parts must be among new, memory, mapped; got 'ready'": ["startup", "--parts", "ready"],
     "--rounds: must be above 0 and finite; got 0": ["arrays", "--rounds", "0"],
     "--against: must be a checkout with batchup_ng/__init__.py; got 'nowhere'": ["arrays", "--against", "nowhere"],
