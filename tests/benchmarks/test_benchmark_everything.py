@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from benchmarks import everything
+from benchmarks import everything, meters
 from benchmarks.__main__ import main
+from benchmarks.bottlenecks.planted import PLANTED
 from benchmarks.everything import FIGURES, Figure
+from benchmarks.limits.settings import SETTINGS
 from benchmarks.own import OWN
 from benchmarks.studies import STUDIES
+from benchmarks.tuning.program import WORKLOADS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,13 @@ def test_each_row_is_a_command_and_all_take_at_most_three_hours() -> None:
         file for file in ("arrays.md", "sizes.svg", "bottlenecks/a.txt", "arrays2.md", "data_path.svg", "py.md")
         if any(figure.makes(file) for figure in FIGURES)
     }  # fmt: skip
+
+
+def test_quick_options_name_parts_that_there_are() -> None:
+    quick = {figure.name: shlex.split(figure.quick)[-1] for figure in FIGURES}
+    for name, names in (("bottlenecks", PLANTED), ("meters", meters.WORKLOADS), ("tuning", WORKLOADS)):
+        assert any(quick[name] in each for each in names)
+    assert quick["limits"] in SETTINGS
 
 
 @pytest.mark.in_turn
