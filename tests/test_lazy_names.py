@@ -21,8 +21,8 @@ needs_processes = pytest.mark.skipif(not system.HAS_PROCESS_POOLS, reason="no po
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 AT_IMPORT = {
-    "_version", "at_exit", "display", "error_context", "errors", "lazy_names", "live", "memory", "memory.budget",
-    "memory.limits", "meters", "meters.batch_times", "meters.cpu", "meters.stopwatch", "platforms",
+    "_version", "at_exit", "display", "error_context", "errors", "interpreter", "lazy_names", "live", "memory",
+    "memory.budget", "memory.limits", "meters", "meters.batch_times", "meters.cpu", "meters.stopwatch", "platforms",
     "platforms.unix" if sys.platform != "win32" else "platforms.windows", "signals", "validation",
 }  # fmt: skip
 """All modules of the package that `import batchup_ng` loads. Each more costs every program 0.2 to 1 ms."""

@@ -114,9 +114,8 @@ def leaves_with(frame: Any) -> bool:
 
     Python deals with signals before it, where the lock is given back, and behind it.
     """
-    code = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 8 : 2]
-    if code[:1] == bytes([dis.opmap.get("SWAP", 0)]):  # below it lies the value of a ``return``
-        code = code[1:]
+    code = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 12 : 2]
+    code = code.lstrip(bytes([dis.opmap.get("SWAP", 0)]))  # below lies the value of a ``return``; two from 3.14 on
     return len(code) >= 3 and set(code[:3]) == {dis.opmap["LOAD_CONST"]}
 
 
