@@ -117,6 +117,7 @@ print(*{*sys.modules} - before)"""
 
 
 @pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.in_turn
 def test_threads_that_use_different_names_first_wait_for_each_other(order: int) -> None:
     program = f"""import threading
 import batchup_ng as bu
@@ -134,6 +135,7 @@ print(sorted(name for name, value in found if getattr(bu, name) is value) == sor
 
 
 @pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=needs_processes)])
+@pytest.mark.in_turn
 def test_a_pool_that_is_first_used_as_the_program_ends_is_ended_too(kind: str) -> None:
     if (3, 12, 0) <= sys.version_info < (3, 12, 3):
         pytest.skip("this Python starts no thread for what atexit calls")
@@ -166,6 +168,7 @@ at_exit(lambda: print("last"))"""
     assert "ZeroDivisionError" in done.stderr
 
 
+@pytest.mark.in_turn
 def test_no_module_uses_such_a_name_while_it_is_imported() -> None:
     """Or a thread that has the lock of first uses could wait for one that imports that module and wants the lock."""
     program = """import importlib, pkgutil, sys
@@ -190,6 +193,7 @@ for each in pkgutil.walk_packages(batchup_ng.__path__, "batchup_ng."):
 
 
 @needs_fork
+@pytest.mark.in_turn
 def test_a_fork_waits_for_a_first_use_of_another_thread(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import sys\nsys.begun.set(), sys.goes_on.wait(60)\nvalue = 7\n")
     program = f"""import os, sys, threading, warnings
@@ -212,6 +216,7 @@ print(slow.value, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"""
 
 
 @needs_fork
+@pytest.mark.in_turn
 def test_a_fork_before_the_first_use_has_all_names() -> None:
     program = """import os, numpy as np
 import batchup_ng as bu

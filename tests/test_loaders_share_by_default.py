@@ -163,6 +163,7 @@ def test_a_map_that_waits_for_a_loader_of_its_own_workers_says_so() -> None:
             batches(outer)
 
 
+@pytest.mark.in_turn
 def test_a_change_of_folder_or_environment_gives_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_ranks_of_a_step_have_about_as_many_tokens() -> None:
         assert excess(8, world) - 1 < 0.5 * (excess(None, world) - 1)
 
 
+@pytest.mark.in_turn
 def test_groups_of_batches_and_what_is_left_come_in_a_random_order() -> None:
     """Each batch comes about as often at each place of a few, whether it fills a group or not."""
     lengths = np.repeat(np.arange(1, 24), 2)  # 23 batches of 2 rows: 5 groups of 4, and 3 left

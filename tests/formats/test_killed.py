@@ -151,6 +151,7 @@ def test_the_same_process_goes_on_when_a_full_disk_has_room(host: Host, tmp_path
     assert disks > 2
 
 
+@pytest.mark.in_turn
 def test_what_is_left_out_is_left_out_of_all(host: Host, tmp_path: Path) -> None:
     assert "row 3" in host(tmp_path / "skip-x.tar")[1]
     assert host(tmp_path / "skip-x.tar", on_error="skip")[:2] == [0, ""]

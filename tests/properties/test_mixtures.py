@@ -94,5 +94,6 @@ def test_every_setting_hands_out_the_one_stream_and_any_other_goes_on(
 
 
 @pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.in_turn
 def test_the_check_for_users_finds_no_difference(name: str) -> None:
     assert_reproducible(made(name)[0], SIZE, max_batches=24, pools=("serial", "threads"))

@@ -185,6 +185,7 @@ def test_sources_made_of_it_hand_out_its_batches() -> None:
 
 
 @pytest.mark.parametrize("pool", ["serial", "threads", "processes"])
+@pytest.mark.in_turn
 def test_a_row_of_any_length_does_not_replace_one_that_fails(pool: str) -> None:
     """It could make a batch many times larger than `max_tokens` allows."""
     lengths = np.array([1] * 20 + [10] * 20)

@@ -107,6 +107,7 @@ def test_proportions_are_whole_counts_of_a_period(weights: Any, period: int | No
         assert np.bincount(owners([5, 5], rows), minlength=2).tolist() == counts
 
 
+@pytest.mark.in_turn
 def test_any_part_may_stand_anywhere_in_a_period_and_any_row_in_its_part() -> None:
     sampler = MixtureSampler([6, 4], [3, 2], length=-1)
     rows = sampler.rows_at(np.arange(10 * 10_000), OrderKey(1, 0)).reshape(10_000, 10)

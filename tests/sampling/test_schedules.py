@@ -197,6 +197,7 @@ def test_counts_along_a_ramp_are_within_two_of_the_integral_of_the_weights(point
         assert np.abs(given_ - due).max() < 2
 
 
+@pytest.mark.in_turn
 def test_any_part_may_stand_anywhere_in_a_period_and_epochs_are_independent() -> None:
     sampler = MixtureSampler([6, 4], bu.steps((0, [1, 1]), (7, [3, 2])), length=-1)
     rows = np.stack([sampler.rows_at(np.arange(7, 17), OrderKey(1, epoch)) for epoch in range(8000)])

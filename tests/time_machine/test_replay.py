@@ -72,6 +72,7 @@ def never(loader: Any, step: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.in_turn
 def test_any_run_replays(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     attempts = any_run(path, seed, noisy())
@@ -139,6 +140,7 @@ KNOWN_ORDERS = {
     "in order", "by blocks", "by blocks in groups", "choice", "buckets", "composite", "subset", "mixture", "steps",
     "ramp", "lazy filter", "endless", "weighted",
 ])  # fmt: skip
+@pytest.mark.in_turn
 def test_any_order_replays_and_skips(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, shuffle = sources(tmp_path)[name]
     path, size = tmp_path / "run.json", 6

@@ -81,6 +81,7 @@ def take(batches: Iterator[Any], found: list[list[int]], seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["serial", "threads", "processes"])
+@pytest.mark.in_turn
 def test_threads_that_share_an_iterator_get_whole_batches(
     kind: str, pools: list[AbstractWorkerPool], in_full: bool
 ) -> None:
