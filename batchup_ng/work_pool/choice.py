@@ -176,7 +176,7 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
             alone = timed(run)  # the first call imports, opens files, fills caches
         times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts time in the queue a bit later
         ran.append(alone.ran)
-        waits = len(times) > 1 and alone.ran < LOCK_SHARE * times[-1]
+        waits = len(times) > 1 and bool(np.median(ran) < LOCK_SHARE * np.median(times))  # as is decided below
         known = waits or (is_free and (len(times) == BATCHES_TRIED or times[-1] >= SLOW_BATCH_SECONDS))
         if times[-1] * n_batches < SHORT_EPOCH_SECONDS or known or time.perf_counter() - began > MAX_SECONDS:
             break  # the choice is known, or more tries would take too long

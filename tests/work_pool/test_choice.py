@@ -90,6 +90,20 @@ def test_python_work_suits_threads_where_there_is_no_lock(
     assert choice.lock_share(lambda: in_python(0), 0.01, 0.01) == 0.0
 
 
+def test_one_batch_that_the_machine_disturbs_does_not_decide(
+    source: bu.ArrayDataSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed, calls = choice.timed, itertools.count()
+
+    def disturbed(run: Any) -> Any:
+        found = timed(run)
+        return found._replace(seconds=0.05, ran=0.049, queued=0.0) if next(calls) == 1 else found
+
+    monkeypatch.setattr(choice, "timed", disturbed)
+    assert choose(source.map(asleep), 8, False).kind == "threads"
+    assert next(calls) > 2
+
+
 def test_work_that_lets_the_lock_go_suits_threads(source: bu.ArrayDataSource) -> None:
     kind, why = choose(source.map(asleep), 8, False)
     assert kind == "threads"
