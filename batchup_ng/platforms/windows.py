@@ -126,7 +126,7 @@ def locks(fd: int, folder: str) -> bool:
 
 
 def synchronise(path: str) -> None:
-    """Have the system write a file to the disk. Windows writes the names of a folder by itself."""
+    """Have the system write a file to the disk. Do nothing: Windows writes the names of a folder without a call."""
     if not os.path.isdir(path):
         handle = os.open(path, os.O_RDWR | NOT_INHERITED)
         try:
@@ -172,7 +172,7 @@ def memory_of_machine() -> float:
 
 
 def advise_will_need(places: list[tuple[int, int]]) -> None:
-    """Do nothing: the system reads ahead by itself."""
+    """Do nothing: the system reads ahead without a call."""
 
 
 def copy_segments(to: Any, segments: Any) -> int | None:
