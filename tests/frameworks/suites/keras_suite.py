@@ -166,6 +166,8 @@ def test_batches_are_made_ahead() -> None:
 
     def note(x: np.ndarray) -> Any:
         with one_more:
+            if x[0] == 0 and len(made) < 20:  # with TensorFlow, Keras looks at two batches; the worker makes some more
+                made.clear()
             made.append(int(x[0]))
             one_more.notify()
         return x[:, None], x[:, None]
@@ -180,7 +182,6 @@ def test_batches_are_made_ahead() -> None:
 
     def begun(*args: Any) -> None:
         building.clear()
-        made.clear()
         handed.clear()
 
     source = bu.ArrayDataSource([np.arange(20, dtype=np.float32)]).map(note)
