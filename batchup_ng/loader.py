@@ -81,7 +81,7 @@ class Loader:
             resizes while it runs, by its measurements: at most `buffer` workers, and a reserve of CPU for your loop. It
             means nothing if ``pool="auto"`` chooses ``"serial"``.
         collate: Makes a batch of a list of samples: see ``source.collate``.
-        drop_last: Whether to leave out a last batch that is not whole.
+        drop_last: Whether to leave out a last batch that is not whole. A warning says if no batch is left.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
             ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
         buffer: The most batches ahead of the consumer, as `buffer_bytes` allows.

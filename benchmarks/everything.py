@@ -79,6 +79,7 @@ FIGURES = (
     Figure(name="limits", minutes=3, quick="--quick threads"),
     Figure(name="bottlenecks", minutes=3, quick="'a serial pool that computes'"),
     Figure(name="tuning", minutes=9, quick="--rounds 1 'a map in NumPy'"),
+    Figure(name="neighbour", minutes=9, quick="--rounds 1 --seconds 1"),
     Figure(name="cluster", minutes=3, quick="--actors 8 --seconds 1"),
     Figure(name="adapters", minutes=4, options="--rounds 3"),
     Figure(name="images-large", minutes=7, options="--rounds 2"),

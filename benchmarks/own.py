@@ -22,6 +22,7 @@ OWN = {
     "imports": "benchmarks.imports",
     "limits": "benchmarks.limits.study",
     "meters": "benchmarks.meters",
+    "neighbour": "benchmarks.tuning.neighbour",
     "plots": "benchmarks.report.compared",
     "tuning": "benchmarks.tuning.study",
 }

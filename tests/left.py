@@ -156,7 +156,13 @@ def _processes() -> set[int]:
                 with open(f"/proc/{parent}/task/{thread}/children", "rb", buffering=0) as children:
                     parents += map(int, children.read().split())
         found.add(parent)
-    return found - {os.getpid()}
+    return found - {os.getpid(), _fork_server()}
+
+
+def _fork_server() -> int | None:
+    """Return the process that Python 3.14 starts once, to start others: its own way of ``multiprocessing``."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    return module._forkserver._forkserver_pid if module is not None and sys.version_info >= (3, 14) else None
 
 
 def _describe(pid: int) -> str:

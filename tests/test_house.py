@@ -19,7 +19,7 @@ from tests.libraries import OPTIONAL
 
 PACKAGE = Path(batchup_ng.__file__).parent
 FLOORS = {
-    "errors": 0, "error_context": 0, "validation": 0, "batch": 0, "batch_layout": 0, "shared_columns": 0,
+    "errors": 0, "error_context": 0, "extras": 0, "validation": 0, "batch": 0, "batch_layout": 0, "shared_columns": 0,
     "references": 0, "memory": 0, "platforms": 0,
     "tensors": 0, "randomness": 0, "meters": 0, "_version": 0, "warn": 0, "display": 0, "signals": 0, "log": 0,
     "private_apis": 0, "csv_file": 0, "replaced_file": 0, "columns": 0, "padding": 0, "packing": 0,

@@ -219,9 +219,24 @@ def test_an_iterator_whose_epoch_another_has_taken_over_does_not_end_it() -> Non
 
 def test_epochs_without_end_and_without_a_batch_are_refused() -> None:
     with bu.Loader([X], 1000, shuffle=7, drop_last=True, pool="serial") as loader:
-        assert list(loader.epochs(3)) == []
-        with raises(ArgumentError):
+        with warns(UserWarning):
+            assert list(loader.epochs(3)) == []
+        with raises(ArgumentError), warns(UserWarning):
             next(loader.epochs(None))
+
+
+@pytest.mark.parametrize(("n", "shard", "batches"), [
+    (20, None, 1), (19, None, 0), (40, (1, 2), 1), (39, (1, 2), 0), (0, None, 0),
+])  # fmt: skip
+def test_an_epoch_without_a_batch_is_warned_of(n: int, shard: Any, batches: int) -> None:
+    with bu.Loader([np.arange(n)], 20, drop_last=True, shard=shard, pool="serial") as loader:
+        with warns(UserWarning) if n and not batches else contextlib.nullcontext():
+            assert len(list(loader)) == batches
+        with warns(UserWarning) if n and not batches else contextlib.nullcontext():
+            loader.load_state_dict(loader.state_dict())
+            assert len(list(loader)) == batches
+    with bu.Loader([np.arange(n)], 20, shard=shard, pool="serial") as whole:
+        assert len(list(whole)) == math.ceil(n / 40 if shard else n / 20)
 
 
 def test_epochs_of_a_view_and_their_end(loader: bu.Loader) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
+from ..extras import library
 from ..validation import one_of
 from .base import Writer
 from .columns import Column
@@ -37,11 +37,7 @@ def writer_of(path: Path, options: dict[str, Any]) -> type[Writer]:
     if "compression" in options:
         one_of("compression", options["compression"], writer.compressions)
     for module in writer.needs[1:]:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            extra = f"pip install 'batchup_ng[{writer.needs[0]}]'"
-            raise ImportError(f"writing {writer.ending} needs {module}: {extra} ({error})") from error
+        library(module, f"writing {writer.ending} needs {module}", writer.needs[0])
     writer.check_name(path.name, options)
     return writer
 

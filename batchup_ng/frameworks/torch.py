@@ -62,8 +62,9 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
             ``Module.to``. Turn bytes into numbers on the device, ``x.float() / 255``: a quarter of the transfer.
 
     Raises:
-        ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several. When an epoch
-            of a loader begins: ``shard="auto"`` would find several processes, and the loader has no ``shard=``.
+        ArgumentError: in ``next``: `channels_first` fits no array of the batch, or True fits several, or an image whose
+            channels are first already. When an epoch of a loader begins: ``shard="auto"`` would find several processes,
+            and the loader has no ``shard=``.
         ArgumentTypeError: `batches` is none of these, or `channels_first` is neither a bool nor such a list.
 
     In a program of several processes a loader needs ``shard=``, as for :func:`as_dataset`. With ``shard=None``, or an
@@ -259,6 +260,10 @@ def _tensor(value: Any) -> Any:
     return value
 
 
+CHANNELS = (1, 3, 4)
+"""Numbers of channels that an image of bytes has. More in the last axis and one of them in the second: it is turned."""
+
+
 def _checked(channels_first: Any) -> bool:
     """Return whether `channels_first` asks for any image."""
     if isinstance(channels_first, bool):
@@ -279,6 +284,12 @@ def _with_channels_first(batch: Any, which: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
             return leaf
         turned.append(tuple(leaf.shape))
+        if which is True and leaf.shape[1] in CHANNELS and min(leaf.shape[2:]) > max(CHANNELS):
+            raise ArgumentError(
+                f"channels_first=True moves the last axis of {tuple(leaf.shape)} to the second place, and the channels "
+                f"seem to be there already, as after normalize(layout='NCHW'); leave channels_first out, or name the "
+                f"images that you mean, channels_first=['image'] or [0]"
+            )
         return leaf.permute(0, 3, 1, 2)
 
     batch = _map(_tensor, batch)

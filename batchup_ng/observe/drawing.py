@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extras import library
 from .panels import Heat, Line, Panel, Picture, Text
 from .values import shortened
 
@@ -45,14 +46,11 @@ def new_figure(width: int, height: int) -> Any:
     Raises:
         ImportError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"show needs matplotlib: pip install 'batchup_ng[plot]' ({error})") from error
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    backend = library("matplotlib.backends.backend_agg", "show needs matplotlib", "plot")
+    made_by = library("matplotlib.figure", "show needs matplotlib", "plot")
+    figure = made_by.Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
     figure.set_layout_engine("none")  # the rcParams of the program may name another
-    FigureCanvasAgg(figure)
+    backend.FigureCanvasAgg(figure)
     return figure
 
 

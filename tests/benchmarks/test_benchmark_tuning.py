@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.bottlenecks.planted import BATCH
-from benchmarks.tuning import program, study
+from benchmarks.tuning import neighbour, program, study
 from benchmarks.tuning.program import WORKLOADS
 
 
@@ -57,3 +57,27 @@ def test_no_name_that_has_a_part_is_refused(capsys: pytest.CaptureFixture[str]) 
         main(["tuning", "much"])
     assert refused.value.code == 2
     assert "no name has much" in capsys.readouterr().err
+
+
+def phases(*seconds: float, workers: int = 2, changed: float | None = None) -> list[dict[str, float | None]]:
+    return [{"seconds": each, "workers": workers, "changed": changed} for each in seconds]
+
+
+def test_a_row_beside_another_program_has_the_numbers_of_its_phase() -> None:
+    runs = {
+        "1": [phases(0.02, 0.04, 0.02)] * 3,
+        "2": [phases(0.012, 0.02, 0.012)] * 3,
+        "auto": [phases(0.012, 0.016, 0.012), phases(0.012, 0.015, 0.012, workers=3, changed=2.0)] * 2,
+    }
+    assert neighbour.row(0, runs) == ["alone", "2", "12", "12", "1.00", "2 or 3", "2.0 to 2.0"]
+    assert neighbour.row(1, runs)[1:5] == ["2", "20", "15.5", "1.29"]
+    assert "| alone again" in neighbour.page("command", runs)
+
+
+@pytest.mark.in_turn
+def test_a_run_beside_another_program_has_all_phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour, "NUMBERS", ("2",))
+    assert main(["neighbour", "--rounds", "1", "--seconds", "0.5", "--output", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "neighbour.json").read_text())["figures"]
+    assert [len(found[number][0]) for number in ("2", "auto")] == [len(neighbour.PHASES)] * 2
+    assert all(phase["seconds"] > 0.012 and phase["changed"] is None for phase in found["2"][0])

@@ -218,6 +218,16 @@ def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None
             to_torch(iter([]), channels_first=wrong)
 
 
+def test_channels_that_are_first_already_are_not_moved_again() -> None:
+    planes = np.zeros((2, 3, 8, 6), np.float32)
+    with raises(bu.ArgumentError):
+        one((planes,), channels_first=True)
+    assert one((planes,), channels_first=[0])[0].shape == (2, 6, 3, 8)
+    for shape in ((2, 3, 4, 8), (2, 3, 8, 4), (2, 5, 8, 8), (2, 2, 8, 8)):
+        (made,) = one((np.zeros(shape, np.uint8),), channels_first=True)
+        assert made.shape == (2, shape[3], shape[1], shape[2])
+
+
 # -- on a device: that without memory stands for those that batches are copied to on a thread ------------------------
 
 

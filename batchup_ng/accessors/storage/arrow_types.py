@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ArgumentTypeError
+from ...extras import library
 from .chunks import UnfitRow
 
 BYTES_TYPES = {"binary", "large_binary", "binary_view"}
@@ -22,13 +23,7 @@ def pyarrow() -> Any:
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            f"Parquet and Arrow files need pyarrow: pip install 'batchup_ng[parquet]' ({error})"
-        ) from error
-    return pyarrow
+    return library("pyarrow", "Parquet and Arrow files need pyarrow", "parquet")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from ...errors import ArgumentError, SampleReadError
+from ...extras import library
 
 MAX_LISTED_DATA_SETS = 20
 """Data sets that an error lists."""
@@ -146,7 +147,4 @@ def is_fresh(file: Any, stamp: Any) -> bool:
 
 
 def h5py_library() -> Any:
-    try:
-        return importlib.import_module("h5py")
-    except ImportError as error:
-        raise ImportError(f"HDF5 files need h5py: pip install 'batchup_ng[hdf5]' ({error})") from error
+    return library("h5py", "HDF5 files need h5py", "hdf5")

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, SampleReadError
+from ...extras import library
 from .base import OPENING_LOCK, Files, StoredRows
 from .lmdb_keys import NumberedKeys, PackedKeys, listed, numbered
 from .lmdb_values import Decode, Field
@@ -129,11 +130,7 @@ class LmdbFile(StoredRows):
 
 
 def _library() -> Any:
-    try:
-        import lmdb
-    except ImportError as error:
-        raise ImportError(f"LMDB files need lmdb: pip install 'batchup_ng[lmdb]' ({error})") from error
-    return lmdb
+    return library("lmdb", "LMDB files need lmdb", "lmdb")
 
 
 def _environment(lmdb: Any, path: str, tries: int = 50) -> Any:

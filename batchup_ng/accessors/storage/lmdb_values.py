@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...errors import ArgumentTypeError
+from ...extras import library
 from ...validation import one_of
 
 MAX_VARINT_BYTES = 10
@@ -58,11 +59,7 @@ def msgpack() -> Any:
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        import msgpack
-    except ImportError as error:
-        raise ImportError(f"ml-pyxis's values need msgpack: pip install 'batchup_ng[lmdb]' ({error})") from error
-    return msgpack
+    return library("msgpack", "ml-pyxis's values need msgpack", "lmdb")
 
 
 def pyxis(value: memoryview, only: str | None = None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ...sampling.plans.drawn import listed_epoch
 from ...sampling.plans.epoch import BatchesPlan, BatchPlan
 from ...sampling.plans.listed import ListedPlan
 from ...sampling.plans.shortened import shortened
+from ...warn import warn_consumer
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
@@ -156,6 +157,14 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             raise StateError(f"this epoch cannot go on with these weights and rows: {error}") from error
         if saved is not None:
             check_reached(plan, options, saved)
+        elif plan.drop_last and plan.in_samples and plan.n_batches == 0 and plan.rows.n_samples:
+            ranks = f" for each of {plan.shard.world} ranks" * (plan.shard.world > 1)
+            warn_consumer(
+                f"the epoch has no batch: its {plan.rows.n_samples} samples do not fill one of {plan.batch_size}"
+                f"{ranks}, and drop_last=True leaves out a batch that is not whole; pass a smaller batch_size, or "
+                f"leave drop_last out",
+                UserWarning,
+            )
     return _begun_from(Epoch(node, asked, options, plan, saved))
 
 

@@ -17,6 +17,7 @@ from ..._version import __version__
 from ...display import in_bytes, printable, progress_of
 from ...error_context import raise_if_of_signal_handler
 from ...errors import ArgumentTypeError, DownloadError
+from ...extras import library
 from .table import RemoteFile
 
 TRIES = 5
@@ -35,19 +36,6 @@ class Refused(Exception):
     """A mirror offers another file."""
 
 
-def library(what: str) -> Any:
-    """Import pooch.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        import pooch
-    except ImportError as error:
-        raise ImportError(f"{what} needs pooch: pip install 'batchup_ng[datasets]' ({error})") from error
-    return pooch
-
-
 def fetched(file: RemoteFile, folder: str, progress: Any) -> str:
     """Download a file into a folder if it is not there, and return its path. The caller holds the lock of the folder.
 
@@ -56,7 +44,7 @@ def fetched(file: RemoteFile, folder: str, progress: Any) -> str:
         DownloadError: no mirror has sent the file.
         OSError: the file cannot be written.
     """
-    pooch = library("a download")
+    pooch = library("pooch", "a download needs pooch", "datasets")
     from requests import RequestException  # pooch's own dependency
 
     part = os.path.join(folder, f"{file.name}.part")

@@ -23,12 +23,13 @@ from typing import Any, TypeAlias
 from ...display import progress_of
 from ...error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ...errors import ArgumentError, BatchupError, WriteError
+from ...extras import library
 from ...log import note
 from ...platforms import system
 from ...validation import path_text
 from . import table
 from .converting import CONVERSIONS
-from .fetching import fetched, library
+from .fetching import fetched
 
 VARIABLE = "BATCHUP_NG_DATA"
 """The environment variable with the folder of all sets."""
@@ -48,7 +49,8 @@ def root_of(path: PathLike) -> str:
     if path is not None:
         chosen = path_text("path", path)
     elif not (chosen := os.environ.get(VARIABLE, "")):
-        chosen = str(library(f"the folder of data sets, without path= or {VARIABLE},").os_cache("batchup_ng"))
+        needs = f"the folder of data sets, without path= or {VARIABLE}, needs pooch"
+        chosen = str(library("pooch", needs, "datasets").os_cache("batchup_ng"))
     return os.path.abspath(os.path.expanduser(chosen))
 
 

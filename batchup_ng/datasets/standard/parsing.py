@@ -22,6 +22,7 @@ import numpy as np
 
 from ...error_context import raise_if_of_signal_handler
 from ...errors import SampleReadError
+from ...extras import library
 
 BLOCK_BYTES = 8 << 20
 """Bytes of a block of rows."""
@@ -133,12 +134,9 @@ def matlab_arrays(path: str) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ImportError: SciPy is not installed.
     """
+    scipy_io = library("scipy.io", "svhn needs SciPy", "datasets")
     try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise ImportError(f"svhn needs SciPy: pip install 'batchup_ng[datasets]' ({error})") from error
-    try:
-        found = loadmat(path, variable_names=["X", "y"])
+        found = scipy_io.loadmat(path, variable_names=["X", "y"])
     except (MemoryError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # of many types, zlib's and struct's among them

@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from ...errors import ArgumentError
+from ...extras import library
 from ..processes.process import same_bits
 
 CONNECT_TIMEOUT = 5.0
@@ -45,11 +46,7 @@ def ray_module() -> Any:
     Raises:
         ImportError: it is not installed.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(f"WorkerRayPool needs Ray: pip install 'batchup_ng[ray]' ({error})") from error
-    return ray
+    return library("ray", "WorkerRayPool needs Ray", "ray")
 
 
 class Cluster:
