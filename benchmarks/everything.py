@@ -1,7 +1,7 @@
 """Every figure of the docs, made anew: ``python -m benchmarks all --into docs/figures``.
 
-Each study runs in a process of its own. Its files replace those of the folder as soon as it is done, each at once, so a
-run that is broken off leaves whole files. A study that fails ends no other. The exit code is 1 if a study failed or was
+Each study runs in a process of its own. As soon as it is done, its files replace the old ones, each at once. So a run
+that is broken off leaves whole files. A study that fails ends no other. The exit code is 1 if a study failed or was
 left out, 2 if the command line is wrong.
 """
 
@@ -39,7 +39,7 @@ class Figure:
         options: Options of the command, as the figure names them.
         quick: Options instead of these with ``--quick``.
         module: The module that is run with the folder as its argument, if it is no command of ``benchmarks``.
-        files: Names of its files, if they are not those of the study.
+        files: Names of its files, if they do not begin with the name of the study.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Seconds that imports take beside those of NumPy alone: ``python -m benchmarks imports``.
+"""Seconds that imports take, compared with NumPy alone: ``python -m benchmarks imports``.
 
 Each import runs in a fresh interpreter, which measures it itself. The programs take turns, so that all see the same
 machine.

@@ -25,7 +25,7 @@ ROOT = os.path.dirname(bu.__file__) + os.sep
 
 
 class Walk(NamedTuple):
-    """What one call runs through."""
+    """The modules that one call runs through."""
 
     modules: list[str]  # in the order of their first call
     changes: int

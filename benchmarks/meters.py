@@ -1,7 +1,7 @@
-"""What the measurements of a loader cost: ``python -m benchmarks meters``.
+"""The cost of the measurements of a loader: ``python -m benchmarks meters``.
 
 Two loaders over the same source and pool, with ``measure=True`` and ``measure=False``, take turns by whole epochs in
-one process, so that both see the same machine.
+one process: both see the same machine.
 """
 
 from __future__ import annotations

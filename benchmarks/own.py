@@ -1,4 +1,4 @@
-"""What studies with a command line of their own share: options, the head of the page, the files.
+"""The common part of studies with a command line of their own: options, the head of the page, the files.
 
 Such a study is a module with ``main(arguments)``, named in `OWN`. The other studies are rows of ``studies.py``.
 """

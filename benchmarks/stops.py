@@ -1,6 +1,6 @@
 """Trials of loaders that are stopped: from a saved state, and by a blow that hits a worker.
 
-Each turn has a process of its own. The feeds are those of ``peers/stopping.py``.
+Each turn has a process of its own. The feeds are in ``peers/stopping.py``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def resume(feed: Any, workload: Workload, number: int, settings: Mapping[str, fl
 
 
 def crash(feed: Any, workload: Workload, number: int, settings: Mapping[str, float]) -> Epoch:
-    """Run an epoch in which a blow hits a worker; wait at most ``limit`` seconds for each batch.
+    """Run an epoch while a blow hits a worker; wait at most ``limit`` seconds for each batch.
 
     The note ``end`` says how it ended. Figures: ``reaction_seconds``, from the blow to the error, or to the batch with
     the row of the blow, or else to the end; ``hung``, 1.0 if no batch came; ``lost`` and ``twice``, as in

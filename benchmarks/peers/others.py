@@ -68,7 +68,7 @@ class Spdl(Other):
 
 
 class TfData(Other):
-    """Tensors in memory, of which each batch is gathered."""
+    """Tensors in memory. Each batch is gathered from them."""
 
     library = "tensorflow"
 

@@ -85,7 +85,7 @@ def row(place: int, runs: Runs) -> list[str]:
 
 @contextlib.contextmanager
 def another_program() -> Iterator[None]:
-    """Run Python on each CPU meanwhile."""
+    """Run Python on each CPU until the end of the block."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(worker_count(None))]
     try:
         yield

@@ -1,4 +1,4 @@
-"""The table of ``python -m benchmarks tuning``: ``workers="auto"`` beside fixed numbers of workers."""
+"""The table of ``python -m benchmarks tuning``: ``workers="auto"`` compared with fixed numbers of workers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def page(told: str, found: Mapping[str, Runs]) -> str:
 
 
 def row(name: str, runs: Runs) -> list[str]:
-    """Return the row of one workload: the rate of auto as a share of that of the best fixed number, and their steps."""
+    """Return the row of one workload: the rate of auto as a share of the best fixed rate, and their steps."""
     seconds = {number: median(run["seconds"] for run in each) for number, each in runs.items()}
     best = min((number for number in runs if number != AUTO), key=lambda number: seconds[number])
     steps = {number: median(run["step"] for run in runs[number]) for number in (best, AUTO)}
