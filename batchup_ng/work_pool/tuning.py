@@ -8,7 +8,8 @@ order depend on no worker, so a change of their number cannot change them.
 The rules:
 
 * While the loop waits, the number becomes that which the model of :mod:`..explanation.model` finds best, at most as
-  many as CPUs are left beside the loop. Workers that wait for storage use no CPU, so they may be more.
+  many as CPUs are left beside the loop. Workers that wait for storage use no CPU, so they may be more. The same holds
+  for workers that wait for a CPU that another program uses.
 * While fewer workers would do, the number goes down after two looks that agree. While workers make the loop's steps
   longer and it does not wait, the number goes down by one.
 * A change is judged by the time from one batch to the next. If it did not pay, it is undone, and not tried again for
@@ -84,11 +85,12 @@ def wanted(evidence: Evidence, most: int) -> tuple[int, float]:
     need, now = model.needs(evidence), model.pipeline(evidence)
     cpus = max(1, evidence.setting.cpus)
     used = (need.cpu + need.loop_cpu) / max(evidence.interval, 1e-9)
-    make = max(model.mean(evidence.make), 1e-9)
-    if model.mean(evidence.queued) / make > CROWDED and used < USED * cpus:
-        now = dataclasses.replace(now, make=evidence.make)  # it goes on to wait for CPUs
+    queued, waits = model.mean(evidence.queued), need.wait
+    if queued > CROWDED * model.mean(evidence.make) and used < USED * cpus:
+        now = dataclasses.replace(now, make=evidence.make)  # workers go on to wait for CPUs
+        waits += queued
     own_pace = max(float(np.mean(now.step + now.take)), now.floor, 1e-9)
-    busy = need.cpu / max(need.cpu + need.wait, 1e-9)
+    busy = need.cpu / max(need.cpu + waits, 1e-9)
     beside_loop = max(1.0, cpus - need.loop_cpu / own_pace) / max(busy, 0.02)
     most = max(1, min(most, math.ceil(beside_loop)))
 

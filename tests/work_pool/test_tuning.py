@@ -77,6 +77,18 @@ def test_it_follows_a_neighbour_that_comes_and_goes() -> None:
     assert tuned.between(2, 5)[1] == tuned.between(14.9, 17)[1] == 2, tuned.reasons
 
 
+def test_it_follows_a_neighbour_on_all_cpus() -> None:
+    world = dataclasses.replace(
+        PROCESSES, cpus=2, map_cpu=0.03, step_wait=0.022, neighbours=2, neighbours_at=(5.0, 12.0), batches=450
+    )
+    few, many = (run(dataclasses.replace(world, workers=n), auto=False) for n in (2, 4))
+    tuned = run(world)
+    assert few.between(8, 12)[0] > 1.15 * many.between(8, 12)[0], "it matters"
+    assert tuned.between(8, 12)[0] < 1.05 * many.between(8, 12)[0], tuned.reasons
+    assert tuned.between(2, 5)[1] == 2 <= tuned.between(14.9, 17)[1] <= 3, tuned.reasons
+    assert tuned.between(14.9, 17)[0] < 1.02 * few.between(14.9, 17)[0], tuned.reasons
+
+
 LOCKED = dataclasses.replace(THREADS, map_cpu=0.03, locks=True, step_wait=0.01, workers=1)
 
 
