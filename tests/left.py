@@ -36,6 +36,8 @@ class Left:
         own_threads = [thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)]
         self.threads = {thread.ident for thread in own_threads}
         self.descriptors = dict(_descriptors(os.getpid()))
+        if sys.version_info >= (3, 14) and (tracker := sys.modules.get("multiprocessing.resource_tracker")) is not None:
+            self.descriptors.pop(str(tracker._resource_tracker._fd), None)
         self.files = _entries(Path(tempfile.gettempdir()))
         self.shared = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
 
@@ -156,13 +158,18 @@ def _processes() -> set[int]:
                 with open(f"/proc/{parent}/task/{thread}/children", "rb", buffering=0) as children:
                     parents += map(int, children.read().split())
         found.add(parent)
-    return found - {os.getpid(), _fork_server()}
+    return found - {os.getpid(), *_of_multiprocessing()}
 
 
-def _fork_server() -> int | None:
-    """Return the process that Python 3.14 starts once, to start others: its own way of ``multiprocessing``."""
-    module = sys.modules.get("multiprocessing.forkserver")
-    return module._forkserver._forkserver_pid if module is not None and sys.version_info >= (3, 14) else None
+def _of_multiprocessing() -> set[int | None]:
+    """Return the processes that Python 3.14 starts once, to start others and to look after what they share."""
+    if sys.version_info < (3, 14):
+        return set()
+    server, tracker = (sys.modules.get(f"multiprocessing.{name}") for name in ("forkserver", "resource_tracker"))
+    return {
+        None if server is None else server._forkserver._forkserver_pid,
+        None if tracker is None else tracker._resource_tracker._pid,
+    }
 
 
 def _describe(pid: int) -> str:

@@ -74,8 +74,8 @@ CONSUMER = {
 }  # fmt: skip
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
 
-METERS = {"meters.batch_times", "meters.stopwatch"}
-"""What measures how a pool makes a batch."""
+METERS = {"interpreter", "meters.batch_times", "meters.stopwatch"}
+"""What measures how a pool makes a batch, and lists those that are ready."""
 
 READING = {
     "accessors.base", "memory.paging", "batch_layout", "graph.arrays", "data_source.epoch.reading"
