@@ -74,8 +74,8 @@ CONSUMER = {
 }  # fmt: skip
 """What makes the order of a batch, keeps it ahead and hands it out, with any pool."""
 
-METERS = {"interpreter", "meters.batch_times", "meters.stopwatch"}
-"""What measures how a pool makes a batch, and lists those that are ready."""
+METERS = {"meters.batch_times", "meters.stopwatch"}
+"""What measures how a pool makes a batch."""
 
 READING = {
     "accessors.base", "memory.paging", "batch_layout", "graph.arrays", "data_source.epoch.reading"

@@ -46,7 +46,7 @@ from ..data_source.epoch.runner import CLOSED_WHILE_WAITING, Runner
 from ..display import in_bytes
 from ..error_context import of_signal_handler, unless_of_signal_handler
 from ..errors import BufferWarning, PoolClosed, ReentrantIteration, SharedMemoryWarning, StallWarning
-from ..interpreter import FREE_THREADED, close_alone, values_of
+from ..interpreter import FREE_THREADED, close_alone
 from ..memory.budget import BUDGET, Holder, Step
 from ..warn import warn_consumer
 from .task import FOREVER, POOL_CLOSED, Pool, Task, TaskFuture, current
@@ -201,7 +201,7 @@ class PrefetchBuffer:
         """Raise an error if the code that makes one of the items calls this, or a fork of this process does."""
         check_process(self._pid)
         mine = getattr(current, "future", None)
-        ahead = () if mine is None else values_of(self._entries)
+        ahead = () if mine is None else self._listed()
         own = mine is not None and (mine in self._beside or any(mine is each.future for each in ahead))
         if own or self.lock._is_owned():
             raise ReentrantIteration(
@@ -333,17 +333,24 @@ class PrefetchBuffer:
             with self.lock:
                 self.top_up(elsewhere)
 
+    def _listed(self) -> tuple[Entry, ...]:
+        while True:
+            try:
+                return tuple(self._entries)
+            except RuntimeError:  # another thread has added or taken one: only without the interpreter's lock
+                continue
+
     def ahead(self) -> int:
         """Return how many tasks are under way or done."""
         return len(self._entries)
 
     def ready(self) -> int:
         """Return how many tasks are done."""
-        return sum(entry.future.done() for entry in values_of(self._entries))
+        return sum(entry.future.done() for entry in self._listed())
 
     def coming(self) -> Task | None:
         """Return the task of the next entry, or None if there is none."""
-        entry = next(iter(values_of(self._entries)), None)
+        entry = next(iter(self._listed()), None)
         return None if entry is None else entry.task
 
     def close(self) -> None:
