@@ -62,8 +62,9 @@ def visited(batches: Any, seen: set[str]) -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a slow batch, which a busy machine makes of any, more is measured."""
+def nothing_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a slow batch, which a busy machine makes of any, more is measured. Now and then `top` is looked for."""
+    monkeypatch.setattr(batch_times, "look", None)
     monkeypatch.setattr(batch_times, "SLOW", math.inf)
     monkeypatch.setattr(stopwatch, "SLOW", math.inf)
 
