@@ -95,7 +95,6 @@ def cut(batch: Any, kept: np.ndarray) -> Any:
     return nests.map_leaves(of_leaf, batch)
 
 
-@pytest.mark.filterwarnings("ignore:the epoch has no batch")
 @pytest.mark.parametrize("shape", SHAPES)
 @given(
     n=st.integers(1, 40), size=st.integers(1, 12), share=st.sampled_from([0, 10, 50, 90, 100]),
