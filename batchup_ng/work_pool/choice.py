@@ -58,9 +58,9 @@ LOCK_SHARE = 0.5
 SHORT_EPOCH_SECONDS = 1.0
 """Seconds for all batches of an epoch. For a shorter epoch, processes are not worth their start."""
 
-BATCHES_TRIED, MAX_TRIES, FEWEST_LOOKED_AT, MAX_SECONDS = 6, 100, 2, 0.5
-"""Number of batches to try; most tries; least number of tries with looks at the lock; seconds after which no other try
-begins."""
+BATCHES_TRIED, MAX_TRIES, FEWEST_LOOKED_AT, MAX_SECONDS = 6, 100, 3, 0.5
+"""Number of batches to try; most tries; least number of tries with looks at the lock, so that the median leaves out a
+disturbed try; seconds after which no other try begins."""
 
 SLOW_BATCH_SECONDS = 0.1
 """Seconds. A batch that takes this long is not made again to leave out the extra cost of the first call."""
@@ -176,7 +176,8 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
             alone = timed(run)  # the first call imports, opens files, fills caches
         times.append(max(alone.ran, alone.seconds - alone.queued))  # the system counts time in the queue a bit later
         ran.append(alone.ran)
-        waits = len(times) > 1 and bool(np.median(ran) < LOCK_SHARE * np.median(times))  # as is decided below
+        each, cpu = float(np.median(times)), float(np.median(ran))
+        waits = len(times) > 1 and cpu < LOCK_SHARE * each  # as is decided below
         known = waits or (is_free and (len(times) == BATCHES_TRIED or times[-1] >= SLOW_BATCH_SECONDS))
         if times[-1] * n_batches < SHORT_EPOCH_SECONDS or known or time.perf_counter() - began > MAX_SECONDS:
             break  # the choice is known, or more tries would take too long
@@ -186,11 +187,10 @@ def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float
             if times[-1] >= SLOW_BATCH_SECONDS:
                 run = functools.partial(make, next(in_turn))  # a slow batch is not made twice
             looks, n_looked = looks.and_more(looks_at(run, times[-1])), n_looked + 1
-        distance = abs(looks.share * min(1.0, ran[-1] / times[-1]) - LOCK_SHARE)
+        distance = abs(looks.share * min(1.0, cpu / each) - LOCK_SHARE)  # as is decided below
         certain = n_looked >= FEWEST_LOOKED_AT and distance > CERTAIN * looks.error
         if certain or time.perf_counter() - began > MAX_SECONDS:
             break
-    each, cpu = float(np.median(times)), float(np.median(ran))
     if each < TINY_BATCH_SECONDS:
         return Choice("serial", f"a batch takes {1e6 * each:.0f} µs, less than handing it over")
     why = f"a batch takes {in_seconds(each)}"
