@@ -261,7 +261,7 @@ def _tensor(value: Any) -> Any:
 
 
 CHANNELS = (1, 3, 4)
-"""Numbers of channels that an image of bytes has. More in the last axis and one of them in the second: it is turned."""
+"""Numbers of channels of an image. One of them in the second axis, and more in the two after it: they are first."""
 
 
 def _checked(channels_first: Any) -> bool:

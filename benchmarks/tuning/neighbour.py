@@ -62,8 +62,9 @@ def page(told: str, runs: Runs) -> str:
     rows = [row(place, runs) for place in range(len(PHASES))]
     summary = (
         f'A loader with `workers="auto"` beside the best of several fixed numbers of workers, while a program on each '
-        f"CPU comes and goes: the median time of a batch from {REACTS:.0%} of each phase on, and when the number "
-        f"changed first in the phase. A phase takes {SECONDS:g} s, so these {REACTS:.0%} are {REACTS * SECONDS:g} s."
+        f"CPU comes and goes. The time of a batch is the mean of a phase without its first {REACTS:.0%}, which are "
+        f"{REACTS * SECONDS:g} s of {SECONDS:g}, and of these means the median over the rounds. The last column has "
+        "the rounds in which the number changed in the phase."
     )
     title = '## neighbour: workers="auto" and another program'
     return f"{title}\n\n{told}\n\n{summary}\n\n<!-- table -->\n\n{table(HEAD, rows)}\n"
@@ -84,9 +85,10 @@ def row(place: int, runs: Runs) -> list[str]:
 
 
 @contextlib.contextmanager
-def another_program() -> Iterator[None]:
-    """Run Python on each CPU until the end of the block."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(worker_count(None))]
+def another_program(most: float) -> Iterator[None]:
+    """Run Python on each CPU until the end of the block, but at most so many seconds if this program is killed."""
+    code = f"import time\nend = time.monotonic() + {most}\nwhile time.monotonic() < end: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(worker_count(None))]
     try:
         yield
     finally:
@@ -104,7 +106,7 @@ def program(number: str, seconds: float) -> None:
         next(batches)  # starts the workers
         found = []
         for place in range(len(PHASES)):
-            with another_program() if place == 1 else contextlib.nullcontext():
+            with another_program(2 * seconds + 60) if place == 1 else contextlib.nullcontext():
                 found.append(phase(loader, batches, step, seconds))
     print(json.dumps(found))
 

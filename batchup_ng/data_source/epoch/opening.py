@@ -157,7 +157,7 @@ def prepare(node: Node, asked: EpochOptions, state: Any = None) -> Epoch:
             raise StateError(f"this epoch cannot go on with these weights and rows: {error}") from error
         if saved is not None:
             check_reached(plan, options, saved)
-        elif plan.drop_last and plan.in_samples and plan.n_batches == 0 and plan.rows.n_samples:
+        elif plan.drop_last and plan.in_samples and 0 < (plan.rows.n_samples or 0) < plan.batch_size * plan.shard.world:
             ranks = f" for each of {plan.shard.world} ranks" * (plan.shard.world > 1)
             warn_consumer(
                 f"the epoch has no batch: its {plan.rows.n_samples} samples do not fill one of {plan.batch_size}"
