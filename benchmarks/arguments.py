@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 
 
@@ -19,6 +20,14 @@ def count(text: str) -> int:
     """Return a whole number above 0."""
     positive(text)
     return int(text)
+
+
+def day(text: str) -> date:
+    """Return a day."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a day, as 2026-11-28; got {text!r}") from None
 
 
 def checkout(text: str) -> Path:

@@ -2,7 +2,8 @@
 
 Each study runs in a process of its own. As soon as it is done, its files replace the old ones, each at once. So a run
 that is broken off leaves whole files. A study that fails ends no other. The exit code is 1 if a study failed or was
-left out, 2 if the command line is wrong.
+left out, 2 if the command line is wrong. ``--since 2026-11-28`` goes on with a run that was broken off: it
+leaves out the studies whose pages are of that day or later.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,9 +22,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
-from benchmarks.arguments import names_in, positive
+from benchmarks.arguments import day, names_in, positive
 from benchmarks.conditions import uncommitted
 from benchmarks.peer_process import ROOT
 from benchmarks.report import compared
@@ -59,6 +62,12 @@ class Figure:
     def makes(self, file: str) -> bool:
         """Return whether a file of the docs is one of its files."""
         return file in self.files if self.files else Path(file).parts[0].partition(".")[0] == self.name
+
+    def is_since(self, first: date, into: Path) -> bool:
+        """Return whether its page in the folder was measured on a day or later; False if no page names a day."""
+        page = into / f"{self.name}.md"
+        found = MEASURED_ON.search(page.read_text(encoding="utf-8")) if page.exists() else None
+        return found is not None and date.fromisoformat(found[1]) >= first
 
 
 FIGURES = (
@@ -98,6 +107,9 @@ FIGURES = (
 BY_HAND = ("data_path.svg",)
 """Files of the docs that no command makes."""
 
+MEASURED_ON = re.compile(r"`python -m benchmarks [^`]*`[^`]*?, (\d{4}-\d\d-\d\d): ")
+"""The day in the line of conditions of a page."""
+
 DONE = "made"
 TO_END = 20.0
 """Seconds that a study has to end when it is told to."""
@@ -110,6 +122,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the commands themselves")
     parser.add_argument("--only", metavar="NAMES", help="studies, comma-separated (default: all)")
     parser.add_argument("--budget", type=positive, default=3.0, metavar="HOURS", help="default: %(default)g")
+    parser.add_argument("--since", type=day, metavar="DATE", help="only studies whose pages are older than this day")
     choice = parser.parse_args(arguments)
     try:
         named = names_in(choice.only, "--only", [figure.name for figure in FIGURES])
@@ -121,6 +134,8 @@ def main(arguments: Sequence[str]) -> int:
     if choice.quick and choice.into.resolve().is_relative_to(ROOT / "docs"):
         parser.error("--quick makes figures that mean nothing: give a folder outside docs")
     figures = [figure for figure in FIGURES if named is None or figure.name in named]
+    if choice.since:
+        figures = [figure for figure in figures if not figure.is_since(choice.since, choice.into)]
     _say(f"all: {expected(figures)}" if not choice.quick else "all: tiny sizes, the figures mean nothing")
     choice.into.mkdir(parents=True, exist_ok=True)
     rows, began = [], time.monotonic()

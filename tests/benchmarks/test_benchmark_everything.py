@@ -78,6 +78,21 @@ def test_only_some_studies_run_and_all_is_well(
     assert list(outcomes(capsys.readouterr().out)) == ["first", "screens"]
 
 
+def test_a_run_that_was_broken_off_goes_on_with_the_figures_of_earlier_days(
+    programs: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, day in (("first", "2026-11-28"), ("screens", "2026-11-27"), ("last", "2026-12-01")):
+        line = f"`python -m benchmarks {name}`, in two runs one after the other, {day}: batchup_ng 0.1.0 (x), "
+        (tmp_path / f"{name}.md").write_text(f"## {name}\n\n{line}2 CPUs.\n")
+    words = ["all", "--into", str(tmp_path), "--quick", "--since", "2026-11-28", "--only", "first,screens,last,silent"]
+    assert main(words) == 1
+    assert list(outcomes(capsys.readouterr().out)) == ["silent", "screens"]
+    with pytest.raises(SystemExit) as refused:
+        main([*words[:-3], "28.11.2026"])
+    assert refused.value.code == 2
+    assert "must be a day, as 2026-11-28; got '28.11.2026'" in capsys.readouterr().err
+
+
 def test_a_study_that_does_not_fit_is_left_out_and_one_that_takes_longer_is_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
