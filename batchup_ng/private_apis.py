@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import functools
+import struct
 from typing import Any
 
 import numpy as np
 
 GLOBAL_RNG = np.random.mtrand._rand
 """The generator behind NumPy's functions: of ``numpy.random.seed`` and the others."""
+
+MT19937_BYTES = 2500
+"""Size of the state of NumPy's Mersenne Twister: 624 words of 32 bits, and the number of the next one, 4 bytes."""
+
+
+@functools.cache
+def _is_state_as_known() -> bool:
+    """Return whether the memory of a Mersenne Twister holds its words and the number of the next one, and no more."""
+    import ctypes
+
+    bits = np.random.MT19937(0)
+    state, size = bits.state["state"], MT19937_BYTES
+    return ctypes.string_at(bits.ctypes.state_address, size) == state["key"].tobytes() + struct.pack("=i", state["pos"])
+
+
+def memory_of(bits: Any) -> Any:
+    """Return the state of a bit generator as an array of bytes that shares its memory; None if it has another form.
+
+    It is valid as long as the generator lives. ``bits.state`` takes some 30 µs to read or to set, this array 0.4 µs.
+    """
+    if type(bits) is not np.random.MT19937 or not _is_state_as_known():
+        return None
+    import ctypes
+
+    return (ctypes.c_char * MT19937_BYTES).from_address(bits.ctypes.state_address)
+
 
 CLASS_SETSTATE = ("cloudpickle.cloudpickle", "_class_setstate")
 """Module and name of the function by which a pickle sets the attributes of a class sent by value."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError
-from ..private_apis import GLOBAL_RNG
+from ..private_apis import GLOBAL_RNG, memory_of
 from .hashing import digest, word
 from .keys import BatchKey
 
@@ -51,6 +51,40 @@ def _plain(state: Any) -> Any:
     return state.tobytes().hex() if isinstance(state, np.ndarray) else state
 
 
+_random: Any = np.random  # whose types leave out set_bit_generator
+
+
+class _KeptNumpy:
+    """The state of NumPy's global generator, to be put back. It is found without ``get_state``, which takes long."""
+
+    def __init__(self) -> None:
+        self._bits = _random.get_bit_generator()
+        self._memory = memory_of(self._bits)
+        self._state: Any = np.random.get_state(legacy=False) if self._memory is None else None
+        self._words = b"" if self._memory is None else self._memory.raw
+        self._normal: list[float] = []
+        self._words_then = b""
+
+    def look_for_normal(self) -> None:
+        """Find out whether the next normal number is there already, since they are made in pairs. This may draw."""
+        if self._memory is not None:
+            self._normal.extend(map(np.random.standard_normal, (None,)))  # in one step: a signal comes before or after
+            self._words_then = self._memory.raw
+
+    def put_back(self) -> None:
+        """Put the state back, after :meth:`look_for_normal` or before."""
+        if self._memory is None:
+            _random.set_bit_generator(self._bits)
+            np.random.set_state(self._state)
+        elif self._normal:  # otherwise nothing was drawn yet
+            had_normal = (self._words_then or self._memory.raw) == self._words
+            _random.set_bit_generator(self._bits)  # the present normal number is forgotten
+            self._memory.raw = self._words
+            if had_normal:
+                state = np.random.get_state(legacy=False)
+                np.random.set_state({**state, "has_gauss": 1, "gauss": self._normal[0]})
+
+
 class globals_kept:
     """A context that restores the global generators at its end.
 
@@ -63,19 +97,22 @@ class globals_kept:
         self._key = key
 
     def __enter__(self) -> None:
-        self._python, self._numpy = random.getstate(), np.random.get_state(legacy=False)
+        self._python, self._numpy = random.getstate(), _KeptNumpy()
         self._torch = torch_generator()
         self._torch_state = self._torch and self._torch.get_state()
-        if self._key is not None:
-            try:
+        try:
+            self._numpy.look_for_normal()
+            if self._key is None:
+                self._numpy.put_back()
+            else:
                 seed_globals(self._key)
-            except BaseException:
-                self.__exit__()
-                raise
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exc: object) -> None:
         random.setstate(self._python)
-        np.random.set_state(self._numpy)
+        self._numpy.put_back()
         if self._torch is not None:
             self._torch.set_state(self._torch_state)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -249,6 +251,97 @@ def test_global_generators_are_as_they_were_after_a_batch(broken_off: bool) -> N
     np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
     with numpy_rng.globals_kept(BatchKey(1, 2, 3)):
         assert drawn == [random.random(), np.random.rand()]
+
+
+BODIES: dict[str, Callable[[], object]] = {
+    "nothing": lambda: None,
+    "one normal number": np.random.standard_normal,
+    "two normal numbers": lambda: np.random.standard_normal(2),
+    "another seed": lambda: np.random.seed(3),
+    "another generator": lambda: np.random.set_bit_generator(np.random.PCG64(3)),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("key", [None, BatchKey(1, 2, 3)])
+@pytest.mark.parametrize("kind", ["MT19937", "PCG64", "of an unknown form"])
+@pytest.mark.parametrize("n_normal", [0, 1, 2])
+def test_numpys_generator_is_put_back(
+    body: str, key: BatchKey | None, kind: str, n_normal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "of an unknown form":
+        monkeypatch.setattr(numpy_rng, "memory_of", lambda bits: None)
+    if kind == "PCG64" and (key is not None or body == "another seed"):
+        pytest.skip("numpy.random.seed refuses any generator but its own")
+    bits = np.random.get_bit_generator()
+    kept = np.random.get_state(legacy=False)
+    try:
+        np.random.seed(5)
+        if kind == "PCG64":
+            np.random.set_bit_generator(np.random.PCG64(7))
+        np.random.standard_normal(n_normal)
+        of_user = np.random.get_bit_generator()
+        before = np.random.get_state(legacy=False)
+        assert before["has_gauss"] == (n_normal % 2)
+        for _ in range(2):
+            with numpy_rng.globals_kept(key):
+                if key is None:
+                    np.testing.assert_equal(np.random.get_state(legacy=False), before)
+                BODIES[body]()
+            assert np.random.get_bit_generator() is of_user
+            np.testing.assert_equal(np.random.get_state(legacy=False), before)
+    finally:
+        np.random.set_bit_generator(bits)
+        np.random.set_state(kept)
+
+
+@pytest.mark.parametrize("n_normal", [0, 1])
+@pytest.mark.parametrize("key", [None, BatchKey(1, 2, 3)])
+def test_an_interrupt_at_any_line_before_a_batch_leaves_the_global_generators_as_they_were(
+    key: BatchKey | None, n_normal: int
+) -> None:
+    """A signal is raised at each line that runs before the body of the context."""
+    kept = random.getstate(), np.random.get_state(legacy=False)
+    lines_left = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal lines_left
+        if frame.f_code.co_filename != numpy_rng.__file__:
+            return None
+        if event == "line":
+            lines_left -= 1
+            if lines_left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    try:
+        np.random.seed(11)
+        np.random.standard_normal(n_normal)
+        before = random.getstate(), np.random.get_state(legacy=False)
+        outcomes = []
+        for line in range(1, 100):
+            context = numpy_rng.globals_kept(key)
+            lines_left = line
+            sys.settrace(trace)
+            try:
+                context.__enter__()
+            except KeyboardInterrupt:
+                outcomes.append("interrupted")
+            else:
+                outcomes.append("entered")
+            finally:
+                sys.settrace(None)
+            if outcomes[-1] == "entered":
+                context.__exit__()
+            assert random.getstate() == before[0]
+            np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
+            if outcomes[-1] == "entered":
+                break
+        assert outcomes.count("interrupted") >= 10
+        assert outcomes[-1] == "entered"
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
 
 
 def test_random_and_numpy_do_not_draw_the_same_numbers() -> None:
