@@ -108,7 +108,8 @@ def _draw(axes: Any, bars: Bars, values: Sequence[Value]) -> None:
     colours = [OUR_COLOUR if each.ours else THEIR_COLOUR for each in shown]
     spread = [[each.median - each.low for each in shown], [each.high - each.median for each in shown]]
     drawn = axes.barh([each.name for each in shown], medians, color=colours, xerr=spread, ecolor="#55585c")
-    axes.bar_label(drawn, [f" {number(value)}" for value in medians], label_type="center", fontsize=8)
+    axes.bar_label(drawn, [number(value) for value in medians], padding=3, fontsize=8)  # to the right of the lines
+    axes.margins(x=0.15)
     axes.set_title(f"{bars.title}: {'less' if bars.less_is_better else 'more'} is better", fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     for label, each in zip(axes.get_yticklabels(), shown, strict=True):
