@@ -19,6 +19,10 @@ MEASURED = ("batchup_ng", "benchmarks")
 """Folders of a checkout whose uncommitted changes make its commit ``-dirty``. Pages and figures do not count."""
 
 
+LINE = re.compile(r"`(python -m benchmarks (\S+)[^`]*)`(?:, in two runs one after the other)?, (\d{4}-\d\d-\d\d): ")
+"""The begin of the first line of a page: the command, in it the study, and the day."""
+
+
 def command(words: Sequence[str], output: Path | None) -> str:
     """Return the command line with these arguments, without ``--output`` and without names of folders."""
     kept = [word for word in words if word not in ("--output", str(output))]

@@ -2,8 +2,8 @@
 
 Each study runs in a process of its own. As soon as it is done, its files replace the old ones, each at once. So a run
 that is broken off leaves whole files. A study that fails ends no other. The exit code is 1 if a study failed or was
-left out, 2 if the command line is wrong. ``--since 2026-11-28`` goes on with a run that was broken off: it
-leaves out the studies whose pages are of that day or later.
+left out, 2 if the command line is wrong. ``--since 2026-11-28`` goes on with a run that was broken off: it leaves
+out the studies whose pages are of that day or later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -26,7 +25,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.arguments import day, names_in, positive
-from benchmarks.conditions import uncommitted
+from benchmarks.conditions import LINE, uncommitted
 from benchmarks.peer_process import ROOT
 from benchmarks.report import compared
 from benchmarks.report.pages import table
@@ -66,8 +65,8 @@ class Figure:
     def is_since(self, first: date, into: Path) -> bool:
         """Return whether its page in the folder was measured on a day or later; False if no page names a day."""
         page = into / f"{self.name}.md"
-        found = MEASURED_ON.search(page.read_text(encoding="utf-8")) if page.exists() else None
-        return found is not None and date.fromisoformat(found[1]) >= first
+        found = LINE.search(page.read_text(encoding="utf-8")) if page.exists() else None
+        return found is not None and date.fromisoformat(found[3]) >= first
 
 
 FIGURES = (
@@ -106,9 +105,6 @@ FIGURES = (
 
 BY_HAND = ("data_path.svg",)
 """Files of the docs that no command makes."""
-
-MEASURED_ON = re.compile(r"`python -m benchmarks [^`]*`[^`]*?, (\d{4}-\d\d-\d\d): ")
-"""The day in the line of conditions of a page."""
 
 DONE = "made"
 TO_END = 20.0

@@ -72,12 +72,13 @@ class _KeptNumpy:
             self._words_then = self._memory.raw
 
     def put_back(self) -> None:
-        """Put the state back, after :meth:`look_for_normal` or before."""
+        """Put the state back, after :meth:`look_for_normal` or before. A call that was interrupted may be repeated."""
         if self._memory is None:
             _random.set_bit_generator(self._bits)
             np.random.set_state(self._state)
         elif self._normal:  # otherwise nothing was drawn yet
-            had_normal = (self._words_then or self._memory.raw) == self._words
+            self._words_then = self._words_then or self._memory.raw
+            had_normal = self._words_then == self._words
             _random.set_bit_generator(self._bits)  # the present normal number is forgotten
             self._memory.raw = self._words
             if had_normal:
@@ -111,6 +112,13 @@ class globals_kept:
             raise
 
     def __exit__(self, *exc: object) -> None:
+        try:
+            self._put_back()
+        except BaseException:  # an interrupt
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
         random.setstate(self._python)
         self._numpy.put_back()
         if self._torch is not None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from batchup_ng import __version__
+from benchmarks.conditions import LINE
 from benchmarks.everything import BY_HAND, FIGURES
 from benchmarks.report import compared
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "figures"
-HEAD = re.compile(r"`(python -m benchmarks (\S+)[^`]*)`(?:, in two runs one after the other)?, (\d{4}-\d\d-\d\d): ")
 VERSION = re.compile(r"batchup_ng (\d+)\.(\d+)\.\d+\S* \(")
 UNNAMED = (0, 1)
 """The version of figures that were made before figures named theirs."""
@@ -40,7 +40,7 @@ def too_old(made: tuple[int, int], now: tuple[int, int]) -> bool:
 @pytest.mark.parametrize("name", [file for file in files() if file.endswith(".md") and file != "compared.md"])
 def test_a_figure_names_command_and_date_and_is_of_this_release_or_the_one_before(name: str) -> None:
     page = (FOLDER / name).read_text(encoding="utf-8")
-    head = HEAD.search(page)
+    head = LINE.search(page)
     assert head is not None, "the figure must name its command and date"
     assert f"{head[2]}.md" == name
     assert date(2026, 1, 1) <= date.fromisoformat(head[3])

@@ -302,10 +302,10 @@ def test_numpys_generator_is_put_back(
 
 @pytest.mark.parametrize("n_normal", [0, 1])
 @pytest.mark.parametrize("key", [None, BatchKey(1, 2, 3)])
-def test_an_interrupt_at_any_line_before_a_batch_leaves_the_global_generators_as_they_were(
+def test_an_interrupt_at_any_line_before_or_after_a_batch_leaves_the_global_generators_as_they_were(
     key: BatchKey | None, n_normal: int
 ) -> None:
-    """A signal is raised at each line that runs before the body of the context."""
+    """A signal is raised at each line that runs before the body of the context or after it, but the first after it."""
     kept = random.getstate(), np.random.get_state(legacy=False)
     lines_left = 0
 
@@ -337,6 +337,7 @@ def test_an_interrupt_at_any_line_before_a_batch_leaves_the_global_generators_as
             finally:
                 sys.settrace(None)
             if outcomes[-1] == "entered":
+                np.random.standard_normal(1)
                 context.__exit__()
             assert random.getstate() == before[0]
             np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
@@ -344,6 +345,24 @@ def test_an_interrupt_at_any_line_before_a_batch_leaves_the_global_generators_as
                 break
         assert outcomes.count("interrupted") >= 10
         assert outcomes[-1] == "entered"
+        for line in range(2, 100):
+            context = numpy_rng.globals_kept(key)
+            context.__enter__()
+            np.random.standard_normal(1)
+            random.random()
+            lines_left = line
+            sys.settrace(trace)
+            try:
+                context.__exit__()
+            except KeyboardInterrupt:
+                outcomes.append("interrupted at the end")
+            finally:
+                sys.settrace(None)
+            assert random.getstate() == before[0]
+            np.testing.assert_equal(np.random.get_state(legacy=False), before[1])
+            if outcomes[-1] != "interrupted at the end" or lines_left > 0:
+                break
+        assert outcomes.count("interrupted at the end") >= 6
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
