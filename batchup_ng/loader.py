@@ -140,7 +140,9 @@ class Loader:
         self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)  # a stream gets the generator
         if self._seed_drawn:
             if shard is not None and not own:
-                raise ArgumentError(f"shuffle={shuffle!r} draws a seed in each process; pass the same int to all")
+                raise ArgumentError(
+                    f"shuffle={shuffle!r} draws a seed in each process; pass the same int to all, or ('blocks', int)"
+                )
             seed = seed_draw(shuffle if own else GLOBAL_RNG)
             shuffle = with_seed(shuffle, seed)
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
@@ -316,13 +318,13 @@ class Loader:
 
         Raises:
             StateError: in the middle of an epoch: the source only streams, or a ``RandomState`` draws its order.
+                Between epochs: the source streams from an iterator with a state of its own.
         """
         shared, iterator = self._shared, self._under_way()
         epoch_state = shared.upcoming()[1] if iterator is None else iterator.state_dict()
         options = self._options_of(self.epoch)
         if epoch_state is None and not isinstance(shared.source.node, UserNode) and options.generator is None:
-            epoch = prepare(shared.source.node, options)
-            epoch_state = epoch.state(*epoch.accounting.counted(), None)
+            epoch_state = prepare(shared.source.node, options).first_state()
         steps = {STEPS: steps_of(self).entry(self)} if shared.steps is not None or shared.skipped else {}
         seed = options.seed if self._seed_drawn else None
         return {"epoch": options.epoch, "seed": seed, "batches": epoch_state, **steps}
@@ -401,7 +403,7 @@ class Loader:
         return dict(self._shared.closed_report[0] if iterator is None else iterator.stats())
 
     def metrics(self) -> dict[str, float]:
-        """Return measurements of the latest 1,024 batches, by name, for a log: see `docs/frameworks.md`.
+        """Return measurements of the latest 1,024 batches, by name, for a log: see `docs/metrics.md`.
 
         It is empty before the first epoch, with ``measure=False``, and for a source that only streams.
         """

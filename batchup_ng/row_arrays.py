@@ -18,6 +18,9 @@ from .display import counted
 from .errors import ArgumentError, ArgumentTypeError, SampleWarning
 from .warn import warn_consumer
 
+MOST_EXACT = 1 << 53
+"""The largest whole number up to which float64 has all."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowArrays:
@@ -160,6 +163,10 @@ def _check_fits(i: int, array: np.ndarray, dtype: np.dtype[Any]) -> None:
     kind, own = dtype.kind, array.dtype.kind
     if kind in "biu" and own in "biu":
         fits = np.can_cast(array.dtype, dtype) or bool((array.astype(dtype) == array).all())
+    elif kind in "fc" and own in "biu":
+        fits = not array.size or (array.min() >= -MOST_EXACT and array.max() <= MOST_EXACT)
+        with np.errstate(over="ignore"):
+            fits = bool(fits and (array.astype(dtype) == array).all())  # as float64, which is exact up to there
     else:
         fits = own == kind if "U" in (own, kind) or "S" in (own, kind) else np.can_cast(array.dtype, dtype, "same_kind")
     if array.size and not fits:

@@ -494,6 +494,34 @@ def test_a_state_between_epochs_belongs_to_its_source_and_order(loader: bu.Loade
             drawn.state_dict()
 
 
+def test_a_stream_has_a_state_between_epochs() -> None:
+    def batches(size: int, shuffle: int | None = None, epoch: int = 0) -> Iterator[Any]:
+        order = np.random.default_rng([shuffle or 0, epoch]).permutation(8)
+        return ((order[i : i + size],) for i in range(0, 8, size))
+
+    def made() -> bu.Loader:
+        return bu.Loader(bu.CallableDataSource(batches, 8), 4, shuffle=7, pool="serial")
+
+    whole, other = made(), made()
+    orders = [numbers(whole) for _ in range(2)]
+    other.load_state_dict(made().state_dict())
+    assert numbers(other) == orders[0]
+    third = made()
+    third.load_state_dict(json.loads(json.dumps(other.state_dict())))
+    assert numbers(third) == orders[1]
+    next(iter(third))
+    with raises(StateError):
+        third.state_dict()
+
+
+def test_a_stream_with_a_state_of_its_own_has_none_between_epochs() -> None:
+    inner = bu.ArrayDataSource([X]).batch_iterator(8)  # has a state, for it counts its batches
+    loader = bu.Loader(bu.IteratorDataSource(inner), 8, pool="serial")
+    numbers(loader)
+    with raises(StateError):
+        loader.state_dict()
+
+
 class Counting(bu.StandardSampler):
     """A sampler that counts the plans that it made."""
 

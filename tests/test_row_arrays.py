@@ -82,7 +82,14 @@ def test_dtypes_are_taken_if_they_hold_the_values() -> None:
     assert bu.pad_batch([[1, 2], [2.5]], dtype="float16").tolist() == [[1, 2], [2.5, 0]]
     assert bu.pad_batch([np.array([1, 255]), []], dtype="uint8").dtype == np.uint8
     assert bu.pad_batch([["ab"], ["c"]], dtype="U", padding_value="").dtype == np.dtype("U2")
-    for rows, dtype in (([[256]], "uint8"), ([[-1]], "uint16"), ([[1.0]], "int64"), ([["1"]], "int64"), ([[1j]], "f8")):
+    assert bu.pad_batch([[1 << 24, 1 << 30, True]], dtype="float32").tolist() == [[1 << 24, 1 << 30, 1]]
+    assert bu.pad_batch([[1 << 53, -1 << 53]], dtype="float64").tolist() == [[1 << 53, -1 << 53]]
+    whole = [([[256]], "uint8"), ([[-1]], "uint16"), ([[1.0]], "int64"), ([["1"]], "int64"), ([[1j]], "f8")]
+    rounded = [
+        ([[(1 << 24) + 1]], "float32"), ([[-(1 << 24) - 1, 0]], "complex64"), ([[2049]], "float16"),
+        ([[70000]], "float16"), ([[(1 << 53) + 1]], "float64"), ([np.array([2**64 - 1], "u8")], "float64"),
+    ]  # fmt: skip
+    for rows, dtype in whole + rounded:
         with raises(ArgumentError):
             bu.pad_batch(rows, dtype=dtype)
 

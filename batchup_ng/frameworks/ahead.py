@@ -95,7 +95,7 @@ class AheadIterator(IteratorView):
         self._waiting = waiting
         self._work = Work()
         self._meter = getattr(iterator, "meter", None)
-        self._work.at = (0, progress_of(iterator))
+        self._work.at = self._began_at = (0, progress_of(iterator))
         if isinstance(self._marked, BatchIterator):
             self._marked.lead(self._work)  # its own state counts the batches that this one hands out, too
         self._left = -math.inf  # when the latest batch was handed out
@@ -284,7 +284,8 @@ class AheadIterator(IteratorView):
         """Return what happened so far: see ``BatchIterator.stats``."""
         handed_out, progress = self._work.at
         waited = self._waited + getattr(self._iterator, "start_seconds", 0.0)
-        own = {"batches": handed_out, "samples": progress[1]["delivered"], "wait_seconds": waited}
+        samples = progress[1]["delivered"] - self._began_at[1][1]["delivered"]
+        own = {"batches": handed_out, "samples": samples, "wait_seconds": waited}
         return {**self._iterator.stats(), **own}
 
     def load_state_dict(self, state: Any) -> None:

@@ -53,7 +53,7 @@ class TakeNode(WrapperNode):
         return self.source.rows_at(positions)
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, nests.trim, False)
+        return _first(map(as_batch, self.source.stream(options, (*path, 0))), self.n, nests.trim, options.drop_last)
 
 
 def _first(parts: Iterable[Any], n: int, cut: Callable[[Any, int], Any], drop_last: bool) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..sampling.plans.rows import count_batches
 from .node import Node, Streaming, Traits
 from .user import taken_by
+from .whole_batches import whole_batches
 
 
 class CallableNode(Node):
@@ -36,7 +37,8 @@ class CallableNode(Node):
         return counts(**taken_by(counts, options)) if callable(counts) else counts
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        return _Taken(self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn)))
+        batches = self.batch_iterator_fn(options.batch_size, **options.keywords_for(self.batch_iterator_fn))
+        return whole_batches(_Taken(batches), options)
 
     def stream_count(self, options: Streaming) -> float | None:
         n = self.num_samples(**options.keywords_for(self.num_samples))
@@ -84,7 +86,7 @@ class IteratorNode(Node):
                 "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
                 "a function that returns an iterator of each epoch"
             )
-        yield from _Taken(self.batch_iter)
+        yield from whole_batches(_Taken(self.batch_iter), options)
         self._used_up = hasattr(self.batch_iter, "__next__")
 
 

@@ -18,6 +18,7 @@ from ..sampling.base import AbstractSampler
 from ..sampling.plans.rows import RowPlan, count_batches, read_only
 from .node import Node, Notes, Streaming, Traits, samples_in_words
 from .rows import RowsNode, UserMethods, listed_plan
+from .whole_batches import whole_batches
 
 NEWER_OPTIONS = ("epoch", "drop_last")
 """Options that BatchUp did not have. The user's functions and sources receive them only if they accept them."""
@@ -92,9 +93,8 @@ class UserNode(UserSourceNode):
         return self.source.samples_by_indices(indices)
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        yield from self.source.batch_iterator(
-            options.batch_size, **taken_by(self.source.batch_iterator, options.given)
-        )
+        batches = self.source.batch_iterator(options.batch_size, **taken_by(self.source.batch_iterator, options.given))
+        yield from whole_batches(iter(batches), options)
 
     def _facts(self) -> list[str]:
         return [samples_in_words(self), *arguments(self.source)]

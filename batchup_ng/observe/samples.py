@@ -20,7 +20,6 @@ from ..augment.base import compose
 from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import finished
 from ..data_source.array import ArrayDataSource
-from ..data_source.epoch.direct import whole_stream
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.of_data import source_of
@@ -110,7 +109,7 @@ def read_epoch(epoch: Epoch, n: int, with_stages: bool) -> tuple[list[Stage], li
         )
     refuse_used_up(epoch.node)
     samples: list[Sample] = []
-    stream = whole_stream(with_copied_maps(epoch.node), epoch.options)
+    stream = with_copied_maps(epoch.node).stream(epoch.options, ())
     while len(samples) < n:
         with globals_kept():
             batch = next(stream, None)

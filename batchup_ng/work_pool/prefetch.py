@@ -17,7 +17,6 @@ from ..batch import NOTHING_LEFT
 from ..batch_layout import finished
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
-from ..data_source.epoch.direct import whole_stream
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.runner import Runner
 from ..data_source.epoch_options import EpochOptions
@@ -100,7 +99,7 @@ class _Produced:
             raise self.error.with_traceback(self.traceback)  # otherwise the traceback would grow with each task
         try:
             if self.iterator is None or self.context is None:
-                self.iterator = whole_stream(self.source, self.options, self.path)
+                self.iterator = self.source.stream(self.options, self.path)
                 self.context = contextvars.copy_context()
             # All in one context, otherwise a `with` in a generator would not find the variables that it set.
             batch = self.context.run(next, self.iterator)

@@ -101,6 +101,52 @@ def test_samples_of_a_stream_have_draws_of_their_own_whatever_its_batches() -> N
     assert len(set(draws(tens.map(uniform, rng="sample"), 4))) == 30
 
 
+def halved(*batch: Any) -> Any:
+    return tuple(column[::2].copy() for column in batch)
+
+
+def doubled(*batch: Any) -> Any:
+    return tuple(np.repeat(column, 2) for column in batch)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda source: source,
+        lambda source: source.map(halved, resizes=True),
+        lambda source: source.map(doubled, resizes=True),
+        lambda source: source.filter(lambda x: x % 4 != 3, lazy=True),
+        lambda source: source.filter(lambda x: x < 4, lazy=True).map(doubled, resizes=True),
+        lambda source: bu.take(source, 7),
+        lambda source: bu.CompositeDataSource([source, bu.ArrayDataSource([A[:9]])], flatten=True),
+    ],
+)
+@pytest.mark.parametrize("n", [3, 4, 8, 10])
+def test_drop_last_goes_by_the_batches_before_maps_and_filters_as_for_rows(n: int, change: Any) -> None:
+    wanted = list(change(bu.ArrayDataSource([np.arange(n)])).batch_iterator(4, drop_last=True))
+    assert_same_batches(list(change(stream_of(n)).batch_iterator(4, drop_last=True)), wanted)
+    with bu.WorkerThreadPool(1) as pool:
+        assert_same_batches(list(pool.prefetch(change(stream_of(n))).batch_iterator(4, drop_last=True)), wanted)
+        assert_same_batches(list(change(pool.prefetch(stream_of(n))).batch_iterator(4, drop_last=True)), wanted)
+
+
+def test_drop_last_leaves_out_the_short_batch_of_each_round_of_a_stream() -> None:
+    rounds = bu.repeat(stream_of(6), 2)
+    assert ids(rounds, drop_last=True) == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    assert ids(bu.ChoiceDataSource([stream_of(6), stream_of(5)]), drop_last=True) == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize(
+    ("lengths", "left"),
+    [([3, 3, 3], 3), ([3, 3, 2], 2), ([3, 5, 3], 2), ([3, 5, 7], 3), ([6, 4], 2), ([6, 3], 1), ([4], 1), ([3], 0)],
+)
+def test_drop_last_leaves_an_iterator_that_goes_by_another_batch_size_its_whole_batches(
+    lengths: list[int], left: int
+) -> None:
+    source = bu.IteratorDataSource([(np.arange(n),) for n in lengths])
+    assert [len(x) for (x,) in source.batch_iterator(4, drop_last=True)] == lengths[:left]
+
+
 def test_the_length_of_a_stream_heeds_drop_last() -> None:
     iterator = stream_of(10).batch_iterator(4, drop_last=True)
     assert len(iterator) == len(list(iterator)) == 2

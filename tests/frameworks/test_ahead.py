@@ -44,6 +44,16 @@ class TestAheadOfSlowLoops(AsNumPy):
         return ahead(loader, always=False)
 
 
+def test_figures_after_a_resume_leave_out_the_run_before() -> None:
+    source = bu.ArrayDataSource([np.arange(12)])
+    first = source.batch_iterator(4)
+    next(first)
+    with ahead(source.batch_iterator(4, state=first.state_dict())) as iterator:
+        next(iterator)
+        assert (iterator.stats()["batches"], iterator.stats()["samples"]) == (1, 4)
+        assert len(iterator) == 1
+
+
 def test_what_is_ahead_is_bounded() -> None:
     made, another = [], threading.Semaphore(0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from operator import itemgetter
 from time import monotonic
 from typing import Any
 
@@ -46,8 +47,8 @@ class Accounting:
     arrays: str = ""  # transport of the source's arrays to the workers: see BatchIterator.stats
     failed_before: int = 0  # samples that failed or were replaced before the state was saved: not in `errors`
     gap: bool = False  # whether a batch before the last may be lost
-    _before: Counts = (0, 0, 0, 0, 0)  # the counts before the last batch was recorded,
-    _by: int = 0  # and the thread that recorded it
+    _by: int = 0  # the thread that recorded the last batch,
+    _before: Counts = (0, 0, 0, 0, 0)  # and the counts before the batches that it recorded without another thread's
     _lock: Any = dataclasses.field(default_factory=threading.RLock, repr=False, compare=False)  # held to change counts
     _empty_since: tuple[float, int] | None = None  # time and number of the first of the latest batches with no samples
     _warned_of_nothing: bool = False
@@ -98,7 +99,9 @@ class Accounting:
             self._empty_since = None
         else:
             self._warn_of_nothing_left(batches)
-        self._before, self._by = before, threading.get_ident()
+        thread = threading.get_ident()
+        if thread != self._by:
+            self._before, self._by = before, thread
         self.counts = (
             batches + 1, of_planned + planned, of_delivered + delivered, of_failed + failed, of_replaced + replaced
         )  # fmt: skip
@@ -120,14 +123,15 @@ class Accounting:
 
     @alone("_lock")
     def take_back(self, since: Counts) -> None:
-        """Undo the last batch that this thread recorded after `since`: it did not reach the loop.
+        """Undo what this thread recorded after `since`: it did not reach the loop.
 
-        If another thread has recorded a batch since then, this thread's batch may be a gap before it. No state can
+        One request may record several batches: those that a lazy filter leaves empty, then the one that is handed out.
+        If another thread was the last to record a batch, this thread's batch may be a gap before it. No state can
         express such a gap.
         """
         if self.counts[0] > since[0]:
             if self._by == threading.get_ident():
-                self.counts = self._before
+                self.counts = max(since, self._before, key=itemgetter(0))
             else:
                 self.gap = True
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from ...batch import NOTHING_LEFT, length
+from ...batch import NOTHING_LEFT
 from ...batch_layout import finished
 from ...errors import PoolClosed, ReentrantIteration
 from ...faults.isolation import PartialBatch
@@ -16,7 +16,6 @@ from ...graph.node import Node
 from ...interpreter import alone, close_alone
 from ...memory.leases import Buffers
 from ...sampling.plans.rows import planned_samples
-from ..epoch_options import EpochOptions
 from .accounting import Accounting, count_of
 from .checkpoint import inner_state
 from .failures import Failures, check_replaced
@@ -121,19 +120,3 @@ class StreamRunner(DirectRunner):
         batch = super().__next__()
         self.latest = self._now()
         return batch
-
-
-def whole_stream(node: Node, options: EpochOptions, path: tuple[int, ...] = ()) -> Iterator[Any]:
-    """Return an iterator of the batches for `options`, made on the calling thread."""
-    stream = node.stream(options, path)
-    return _without_short_last(stream, options.batch_size) if options.drop_last else stream
-
-
-def _without_short_last(stream: Iterator[Any], batch_size: int) -> Iterator[Any]:
-    held = None
-    for batch in stream:
-        if held is not None:
-            yield held
-        held = batch
-    if held is not None and length(held) >= batch_size:
-        yield held

@@ -235,6 +235,8 @@ class BatchIterator(Iterator[Any]):
         with self._counting:
             if self._accounting.batches == counts[0]:  # no other thread has gone on
                 self._runner.latest, self._handed, self.mark = latest, handed, mark
+            elif self._runner.latest is not latest:  # the state of a stream may be that after the lost batch
+                self._accounting.gap = True
         self.break_off(by)
 
     def _n_got(self) -> int:

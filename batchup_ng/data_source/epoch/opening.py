@@ -26,7 +26,7 @@ from ...warn import warn_consumer
 from ..blocks import BlocksOfNodes, nodes_in_blocks, warn_of_reads
 from ..epoch_options import EpochOptions
 from .checkpoint import check_reached, check_stream_options, counted_of, put_back, resumed
-from .direct import DirectRunner, StreamRunner, direct_batches, streamed_batches, whole_stream
+from .direct import DirectRunner, StreamRunner, direct_batches, streamed_batches
 from .history import planner
 from .prepared import Epoch
 from .runner import Runner
@@ -187,4 +187,4 @@ def start(epoch: Epoch, earlier: weakref.ref[Any] | None = None) -> Runner:
     if epoch.saved is not None:
         put_back(owner, epoch.saved)
     buffers = None if node.traits.of_pool else node.notes.buffers
-    return StreamRunner(streamed_batches(whole_stream(node, epoch.options), epoch.accounting, buffers), owner, epoch)
+    return StreamRunner(streamed_batches(node.stream(epoch.options, ()), epoch.accounting, buffers), owner, epoch)

@@ -66,6 +66,21 @@ class Epoch:
         history = self.options.history
         return None if history is None else history.at(self.options.epoch)
 
+    def first_state(self) -> dict[str, Any] | None:
+        """Return the state before the first batch. None for a stream, whose epochs all begin alike.
+
+        Raises:
+            StateError: the stream is an iterator with a state of its own.
+        """
+        if self.plan is not None:
+            return self.state(*self.accounting.counted(), None)
+        if self.node.checkpointable() is not None:
+            raise StateError(
+                "between epochs it is not known where the iterator of this stream begins; save the state after a batch "
+                "of an epoch"
+            )
+        return None
+
     def state(self, batches: int, counts: dict[str, int], inner: Any) -> dict[str, Any]:
         """Return the state of the epoch after `batches` batches, with the `counts` of the accounting.
 
