@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import operator
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..accessors.annotated_images import AnnotatedImages
+from ..accessors.contents import column_facts, value_facts
 from ..accessors.encoded_pictures import EncodedPictures
 from ..accessors.pictures import Pictures
 from ..data_source import AbstractDataSource
@@ -109,12 +109,15 @@ def contents_of(source: AbstractDataSource) -> dict[str, str]:
 
 
 def _told(column: Any) -> Any:
-    """Return the known facts about a column: its ``fingerprint()``; for an array its form, file and some rows."""
+    """Return the known facts about a column: for an array its form, file and some rows; else its contents.
+
+    A class without ``fingerprint()`` counts by its name and length.
+    """
     told = [type(column).__name__, len(column)]
-    if callable(getattr(column, "fingerprint", None)):
-        return [*told, column.fingerprint()]
-    if not isinstance(column, np.ndarray) or column.dtype.hasobject:
+    if isinstance(column, np.ndarray):
+        rows = np.unique(np.linspace(0, max(0, len(column) - 1), IDENTITY_SAMPLE_ROWS).astype(np.int64))[: len(column)]
+        return [*told, str(column.dtype), column.shape, file_name(column), value_facts(np.asarray(column[rows]))]
+    try:
+        return [*told, column_facts(column)]
+    except ArgumentTypeError:
         return told
-    rows = np.unique(np.linspace(0, max(0, len(column) - 1), IDENTITY_SAMPLE_ROWS).astype(np.int64))[: len(column)]
-    sample = hashlib.blake2b(np.ascontiguousarray(column[rows]).tobytes(), digest_size=16).hexdigest()
-    return [*told, str(column.dtype), column.shape, file_name(column), sample]

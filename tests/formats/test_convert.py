@@ -39,6 +39,12 @@ VARYING = columns("chunked.h5")
 REFUSED_FIELDS = ["{a}", "{:x}", "{:>5}", "{:5d}", "{:.1f}", "{:,}", "{!r}", "{0.real}", "{{}}", "{}{}", "{1}", "}"]
 
 
+def png(value: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (2, 2), value).save(file, "png")
+    return file.getvalue()
+
+
 def convert(source: Any, path: Path, **options: Any) -> bu.Converted:
     return bu.convert(source, path, **{"pool": "serial", "progress": False, "batch_size": 16, **options})
 
@@ -593,6 +599,48 @@ class TestThereAlready:
         (tmp_path / "x.npy.partial" / ".journal.json.0123abcd.tmp").write_text("{")
         convert(FIXED["f"], tmp_path / "x.npy")  # of another source: nothing is lost
         assert os.listdir(tmp_path) == ["x.npy"]
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            lambda k: [f"{k}", "a"] * 100,
+            lambda k: bu.Ragged.from_rows([[k], [1, 2]] * 100),
+            lambda k: objects([{"k": k}, {}] * 100),
+            lambda k: bu.MapStyle([np.array([k, 3])] * 200),
+            lambda k: bu.Cached(bu.ImageArrayUInt8ToFloat32(np.full((200, 2), k, np.uint8))),
+            lambda k: bu.ImageArrayUInt8ToFloat32(np.full((200, 3), k, np.uint8)),
+            lambda k: bu.windows(np.arange(203) * k, 4).node.data[0],
+            lambda k: bu.ImageBytes([png(k)] * 200),
+        ],
+    )
+    def test_a_part_of_other_contents_is_refused_and_one_of_the_same_goes_on(
+        self, column: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job, "PART_BYTES", 1)
+        broken = True
+
+        def fail(*batch: Any) -> Any:
+            if broken and (batch[0] >= 100).any():
+                raise ValueError
+            return batch
+
+        def run(k: int) -> Any:
+            numbered = bu.ArrayDataSource([np.arange(200)]).map(fail)
+            source = bu.CompositeDataSource([numbered, bu.ArrayDataSource([column(k)])], flatten=True)
+            return convert(source, tmp_path / "x.tar")
+
+        with pytest.raises(BatchError):
+            run(1)
+        broken = False
+        before = contents(tmp_path)
+        with raises(ArgumentError):
+            run(2)
+        assert contents(tmp_path) == before
+        run(1)
+        resumed = (tmp_path / "x.tar").read_bytes()
+        (tmp_path / "x.tar").unlink()
+        run(1)
+        assert (tmp_path / "x.tar").read_bytes() == resumed
 
     def test_a_target_that_appears_meanwhile_is_no_more_replaced_than_one_before(self, tmp_path: Path) -> None:
         def write(y: np.ndarray) -> tuple[np.ndarray]:
