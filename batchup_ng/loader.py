@@ -19,6 +19,7 @@ import batchup_ng.work_pool as work_pool  # from the package it would be a name 
 
 from . import validation
 from .data_source.batch_sizes import checked_batch_size
+from .data_source.distributed import warn_of_ranks
 from .data_source.epoch.iterator_views import OPTIONS_OF_SOURCES, LoaderEpochs, mapped
 from .data_source.epoch.opening import prepare, whole_epoch
 from .data_source.epoch.state import STEPS, loader_state, saved_steps
@@ -83,7 +84,7 @@ class Loader:
         collate: Makes a batch of a list of samples: see ``source.collate``.
         drop_last: Whether to leave out a last batch that is not whole. A warning says if no batch is left.
         shard: ``(rank, world)`` or ``"auto"``: the part of one of several processes; None: all of the data in each.
-            ``batch_iterator`` of a source explains this option, `uneven` and `pad_mask`.
+            Default: None, with a warning in one of several processes. ``batch_iterator`` explains the three options.
         buffer: The most batches ahead of the consumer, as `buffer_bytes` allows.
         buffer_bytes: The most bytes of these batches, such as ``"2GB"``. None: a quarter of the free memory, at most 1
             GB; a warning says once if fewer batches fit.
@@ -140,9 +141,8 @@ class Loader:
         self._seed_drawn = draws_seed(shuffle) and (source.is_random_access or not own)  # a stream gets the generator
         if self._seed_drawn:
             if shard is not None and not own:
-                raise ArgumentError(
-                    f"shuffle={shuffle!r} draws a seed in each process; pass the same int to all, or ('blocks', int)"
-                )
+                seeds = "pass the same int to all, or ('blocks', int)"
+                raise ArgumentError(f"shuffle={shuffle!r} draws a seed in each process; {seeds}")
             seed = seed_draw(shuffle if own else GLOBAL_RNG)
             shuffle = with_seed(shuffle, seed)
         options = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
@@ -150,6 +150,7 @@ class Loader:
         # Refuses bad options. "auto" is resolved later: Lightning starts its process group in fit.
         later = isinstance(shard, str) and shard == "auto"
         checked = epoch_options(**{**options, "shard": None if later else shard})
+        warn_of_ranks(self.shard_given or not source.is_random_access)
         self._pool_options = checked_options(source, workers, buffer, buffer_bytes, on_error, timeout, measure)
         self._views: tuple[Callable[[Any], Any], ...] = ()  # each makes one iterator of batches from another
         self._checks: tuple[Callable[[Any], None], ...] = ()  # called with this loader when an epoch begins

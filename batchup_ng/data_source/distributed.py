@@ -13,6 +13,7 @@ import numpy as np
 from .. import validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..sampling.plans.epoch import UNEVEN_OPTIONS, Shard
+from ..warn import warn_consumer
 
 LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE"),
@@ -79,6 +80,17 @@ def known_group() -> tuple[str, int]:
         launcher, _, world = _launched(os.environ)
         return launcher, world
     return "", 1
+
+
+def warn_of_ranks(meant: bool) -> None:
+    """Warn if a loader gives each of several processes all of the data, unless that is `meant`."""
+    group, world = ("", 1) if meant else known_group()
+    if world > 1:
+        warn_consumer(
+            f"this loader has no shard=, so that each of the {world} processes of {group} gets all of the data; pass "
+            f"shard='auto', or shard=None if that is meant",
+            UserWarning,
+        )
 
 
 def _launched(environment: Mapping[str, str]) -> tuple[str, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import batchup_ng as bu
 from batchup_ng.data_source.distributed import LAUNCHERS, rank_from, shard_of
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
-from tests.messages import raises
+from tests.messages import raises, warns
 
 SOURCE = bu.ArrayDataSource([np.arange(10)])
 
@@ -55,6 +56,26 @@ def test_auto_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert [x.tolist() for (x,) in SOURCE.batch_iterator(5, shard="auto")] == [[5, 6, 7, 8, 9]]
+
+
+def test_a_loader_without_shard_in_one_of_several_processes_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = bu.CallableDataSource(lambda size: iter([(np.arange(size),)]))
+    for _, *names in LAUNCHERS:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bu.Loader(SOURCE, 5)
+        monkeypatch.setenv("RANK", "0")
+        monkeypatch.setenv("WORLD_SIZE", "1")
+        bu.Loader(SOURCE, 5)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        for shard in ("auto", None, (0, 2), (0, 1)):
+            bu.Loader(SOURCE, 5, shard=shard)
+        bu.Loader(stream, 5)  # whose function gives each process its own
+    with warns(UserWarning) as caught:
+        bu.Loader(SOURCE, 5)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(
