@@ -79,7 +79,7 @@ two; 1, 10 and 64 MB are the nearest numbers of rows above, in binary megabytes.
 BY_SIZE = tuple(
     Part(
         name=f"{rows} rows", title=f"{rows:,} row{'s' if rows > 1 else ''}, {size}", kind="arrays", unit="GB/s",
-        reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS), changes={"batch_size": rows},
+        reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS[:2], "torch-getitems"), changes={"batch_size": rows},
         settings={"epochs": 3 if rows > 2 else 1},
     )
     for rows, size in SIZES.items()
@@ -104,7 +104,9 @@ STARTUP = Part(
 STARTS = (
     replace(STARTUP, name="new", title="Next to no data: a new pool", kind="empty", usual=STARTERS),
     STARTUP,
-    replace(STARTUP, name="mapped", title="Data in a mapped `.npy` file", usual=STARTERS, changes={"mapped": True}),
+    replace(
+        STARTUP, name="mapped", title="Data in a mapped `.npy` file", usual=STARTERS[:4], changes={"mapped": True},
+    ),
 )
 
 EMPTY = Part(
@@ -228,7 +230,7 @@ STOPPED = Part(
 )  # fmt: skip
 RESUMED = tuple(
     replace(STOPPED, name=f"resume-{tenths}0", title=f"After {tenths}0 % of the epoch", settings={"share": tenths / 10})
-    for tenths in (1, 5, 9)
+    for tenths in (5, 9)
 )
 REACTION = Reading("reaction_seconds")
 CRASHED = tuple(

@@ -26,6 +26,8 @@ from benchmarks.training import training
 from benchmarks.workloads.base import Batch, Workload, probe
 from benchmarks.workloads.numbers import burn
 
+LONG_TURN_SECONDS = 1.0
+
 
 class Unfair(RuntimeError):
     """The peer did not deliver each sample once and unchanged."""
@@ -35,10 +37,10 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     """Run an epoch, or as many as the settings say.
 
     The first turn has one epoch, because it is shown separately. Its background work ends before the next variant's
-    turn. If epochs are short, a turn has several, to reach a steady state: after a wait, a variant starts with the
-    caches that others have filled.
+    turn, as after each turn of a variant that reads the next epoch ahead. If epochs are short, a turn has several, to reach a steady state: after a wait, a variant starts with the
+    caches that others have filled. A turn of :data:`LONG_TURN_SECONDS` begins no other epoch.
 
-    Settings: ``epochs``, per turn, default 1; ``rest``, the most seconds to come to rest. Figures: ``cpu_seconds``,
+    Settings: ``epochs``, the most in a turn, default 1; ``rest``, the most seconds to come to rest. Figures: ``cpu_seconds``,
     user and system, of all processes; ``consumer_cpu_seconds``, of this process alone; ``growth_bytes``, the peak of
     this process's resident memory minus its resident memory before the turn; at the end, the figures of
     :func:`~benchmarks.processes.footprint`, of all processes; and the feed's own ``figures``.
@@ -47,12 +49,13 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     meter = CpuMeter()
     before = psutil.Process().memory_info().rss
     begin = time.process_time()
-    numbers = range(number * count, (number + 1) * count)
-    done = [run_epoch(partial(feed.epoch, k), workload, check_x=number == 0) for k in numbers]
+    done: list[Epoch] = []
+    while len(done) < count and sum(epoch.seconds for epoch in done) < LONG_TURN_SECONDS:
+        done.append(run_epoch(partial(feed.epoch, number * count + len(done)), workload, check_x=number == 0))
     figures = {"consumer_cpu_seconds": time.process_time() - begin, "cpu_seconds": meter.seconds()}
     figures |= {"growth_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before, **footprint()}
     figures |= getattr(feed, "figures", {})
-    if number == 0:
+    if number == 0 or getattr(feed, "reads_on", False):  # of the next epoch, behind its last batch
         come_to_rest(settings.get("rest", 0.0))
     totals: dict[str, Any] = {
         name: sum(getattr(epoch, name) for epoch in done) for name in ("seconds", "batches", "samples", "bytes")

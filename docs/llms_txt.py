@@ -12,6 +12,9 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 FILE = DOCS / "llms.txt"
+VERBS = ("move from", "to understand", "to look up")
+"""Heads of tables whose cells need them to be understood."""
+
 LINK = re.compile(r"\[[^]]*\]\(([\w/]+)\.md(?:#[\w-]+)?\)")
 
 
@@ -21,13 +24,16 @@ def text() -> str:
     paragraphs = index.split("\n\n")
     lines = [paragraphs[0], "", "> " + " ".join(" ".join(paragraphs[1:3]).split())]
     seen: set[str] = set()
+    verb = ""
     for line in index.splitlines():
         if line.startswith("## "):
             lines += ["", line, ""]
         elif line.startswith("| "):
             wanted = line.split(" | ")[0].removeprefix("| ")
+            if "](" not in line:
+                verb = f"{wanted} " if wanted in VERBS else ""
             pages = [page for page in dict.fromkeys(LINK.findall(line)) if page not in seen]
-            lines += [f"- [{_title(page)}](_sources/{page}.md.txt): {wanted}" for page in pages]
+            lines += [f"- [{_title(page)}](_sources/{page}.md.txt): {verb}{wanted}" for page in pages]
             seen |= set(pages)
     return "\n".join(lines) + "\n"
 

@@ -297,6 +297,7 @@ VARYING = (
     (r"pid \d+", "pid 4711"),
     (r"sets .* processes and", "sets a limit of 4096 processes and"),
     (r"yourself\. .*", "yourself. …"),
+    (r"for 0 s\b", "for 30 s"),
     (r"temporary file in '[^']*'", "temporary file in '/var/tmp'"),
 )
 """Parts of messages that are others in each run, with what the page shows."""

@@ -46,7 +46,7 @@ def test_what_a_rank_reads(world: int, tmp_path: Path, capsys: pytest.CaptureFix
     if world == 1:
         assert not told
         return
-    assert told[0] == 'with shard= and shuffle="blocks" each of 4 ranks reads 2 blocks, about 2.54 x its part,'
+    assert told[0] == 'with shard= and shuffle=("blocks", 7) each of 4 ranks reads 2 blocks, about 2.54 x its part,'
     assert told[1] == "  and mixes 1 block of 2,048 rows at a time: all its rows, 512 kB"
     assert re.fullmatch(r"  a step of 4 x 10 rows is mixed \d\.\d\d x as well as fully shuffled", told[2])
 

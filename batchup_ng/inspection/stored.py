@@ -127,7 +127,7 @@ def _ranks(source: ArrayDataSource, rows: int, batch_size: int, world: int) -> l
     window = min(window, -(-part // block))
     n_read = counted(min(math.ceil(part / block * times_its_part), -(-rows // block)), "block")
     lines = [
-        f'with shard= and shuffle="blocks" each of {world} ranks reads {n_read}, '
+        f'with shard= and shuffle=("blocks", 7) each of {world} ranks reads {n_read}, '
         f"about {times_its_part:.2f} x its part,",
         f"  and mixes {_mixed(source, part, block, window, 'all its rows')}",
     ]
