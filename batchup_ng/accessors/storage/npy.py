@@ -125,7 +125,7 @@ class NamedRows(NpyRows):
 
 
 class NpzRows(NamedRows):
-    """The rows of one array in a file that ``numpy.savez`` wrote.
+    """The rows of one array in a file that ``numpy.savez`` wrote: of arrays of one name the last, as ``numpy.load``.
 
     Args:
         path: The file.
@@ -189,7 +189,7 @@ def _members(path: str, file: Any) -> dict[str, tuple[int, int, bool]]:
         members: dict[str, tuple[int, int, bool]] = {}
         for each in listed:
             place = each.header_offset, each.file_size, each.compress_type == zipfile.ZIP_STORED
-            members.setdefault(each.filename.removesuffix(".npy"), place)
+            members[each.filename.removesuffix(".npy")] = place  # the last of a name, as numpy.load
         last = _last["opened"] = key, members
     return last[1]
 
