@@ -19,6 +19,12 @@ FILE_TYPES = (b"0", b"\0", b"7")
 NAME_TYPES = (b"x", b"X", b"L")
 """Headers for the next member: of pax, of Solaris, of GNU."""
 
+MAX_PADDING_BYTES = 1 << 24
+"""Zeros behind the end of a tar, at most. Writers fill up to a whole record, 10 kB unless another size is given."""
+
+PADDING_STEP = 1 << 16
+"""Bytes of the padding that are read at once."""
+
 TYPES_WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 """Links, devices, folders, pipes: they have no data, whichever size their header claims."""
 
@@ -35,7 +41,8 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
         size: Bytes of the tar.
 
     Raises:
-        ValueError: the file is not a tar, is compressed, claims more than there is, or holds a sparse file.
+        ValueError: the file is not a tar, is compressed, claims more than there is, or holds a sparse file; or
+            something follows its end.
     """
     position, name, length = 0, None, None
     while (header := read(position, BLOCK_BYTES)) and header.strip(b"\0"):
@@ -69,6 +76,23 @@ def members(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[byte
             )
     if not header:
         raise ValueError(f"it ends at byte {position}, without the zeros that end a tar: it is empty, or was cut short")
+    _check_end(read, position, size)
+
+
+def _check_end(read: Callable[[int, int], bytes], end: int, size: int) -> None:
+    """Refuse a tar of `size` bytes if anything but a few zeros follows its end."""
+    for start in range(end, min(size, end + MAX_PADDING_BYTES), PADDING_STEP):
+        if (found := read(start, min(size - start, PADDING_STEP))).strip(b"\0"):
+            behind = start + len(found) - len(found.lstrip(b"\0"))
+            raise ValueError(
+                f"it ends at byte {end}, and goes on at byte {behind}: it is damaged, or tars were joined, as by cat; "
+                f"keep them as several files, or join them by tar --concatenate"
+            )
+    if size - end > MAX_PADDING_BYTES:
+        raise ValueError(
+            f"it ends at byte {end}, and {size - end} bytes follow: its download was not finished; fetch it again, or "
+            f"cut it off at byte {end + 2 * BLOCK_BYTES} if it is whole"
+        )
 
 
 def _check(header: bytes, position: int) -> None:

@@ -343,6 +343,19 @@ def test_headers_of_a_tar_are_read_by_few_requests_and_once(server: Server, tmp_
     assert not (server.folder / "x.tar.index").exists()
 
 
+def test_joined_tars_are_refused_by_their_first_bytes_behind_the_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "REQUEST_BYTES", 8192)
+    url, path = tar_at(server, 3)
+    path.write_bytes(path.read_bytes() + write(server.folder / "y.tar", [("3.bin", bytes(1 << 20))]).read_bytes())
+    sent: list[int] = []
+    server.fails("GET x.tar", lambda handler, content: sent.append(len(content)) or True, 10**3)
+    with raises(SampleReadError):
+        bu.TarShards(url, index=False)
+    assert sum(sent) < path.stat().st_size / 5
+
+
 def test_large_members_of_a_tar_are_passed_over(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "REQUEST_BYTES", 8192)
     url, path = tar_at(server, 10, 200_000)

@@ -225,6 +225,73 @@ def test_a_tar_that_was_cut_short_is_refused(tmp_path: Path) -> None:
             bu.TarShards(tmp_path / "x.tar")
 
 
+@pytest.mark.parametrize("place", [0, 511, 512, (1 << 16) - 513, (1 << 16) - 512, (1 << 24) - 513, (1 << 24) - 512])
+def test_a_byte_behind_the_end_is_refused(place: int, tmp_path: Path) -> None:
+    content = write(tmp_path / "x.tar", [("0.bin", b"zero")]).read_bytes()
+    assert not any(content[1024:])
+    (tmp_path / "x.tar").write_bytes(content[: 1024 + 512] + bytes(place) + b"1")
+    with raises(SampleReadError):
+        bu.TarShards(tmp_path / "x.tar", index=False)
+
+
+def test_tars_that_were_joined_are_refused(tmp_path: Path) -> None:
+    parts = [write(tmp_path / f"{row}.tar", [(f"{row}.bin", b"1")]).read_bytes() for row in range(2)]
+    (tmp_path / "x.tar").write_bytes(b"".join(parts))
+    with raises(SampleReadError):
+        bu.TarShards(tmp_path / "x.tar")
+    assert not (tmp_path / "x.tar.index").exists()
+    if shutil.which("tar") is not None:  # what the error advises
+        subprocess.run(["tar", "--concatenate", "--file=0.tar", "1.tar"], cwd=tmp_path, check=True)
+        assert bu.TarShards(tmp_path / "0.tar")[:] == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("zeros", [0, 511, 512, 1024, 10240, 1 << 16, 1 << 20, (1 << 24) - 513, (1 << 24) - 512])
+def test_zeros_behind_the_end_are_passed_over(zeros: int, tmp_path: Path) -> None:
+    content = write(tmp_path / "x.tar", [("0.bin", b"zero")]).read_bytes()[: 1024 + 512] + bytes(zeros)
+    (tmp_path / "x.tar").write_bytes(content)
+    assert bu.TarShards(tmp_path / "x.tar", index=False)[:] == [b"zero"]
+
+
+def test_a_file_whose_rest_was_never_downloaded_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.tar", [("0.bin", b"zero")])
+    os.truncate(path, 1024 + (1 << 24) + 1)
+    with raises(SampleReadError):
+        bu.TarShards(path)
+    os.truncate(path, 1024 + 1024)  # what the error advises
+    assert bu.TarShards(path)[:] == [b"zero"]
+
+
+def test_tars_with_records_of_any_size_are_read(tmp_path: Path) -> None:
+    if shutil.which("tar") is None:
+        pytest.skip("there is no tar here")
+    (tmp_path / "0.txt").write_text("zero")
+    (tmp_path / "1.txt").write_text("one")
+    for factor in (1, 2, 20, 2048):
+        subprocess.run(["tar", "-b", str(factor), "-cf", "x.tar", "0.txt"], cwd=tmp_path, check=True)
+        assert bu.TarShards(tmp_path / "x.tar")[:] == ["zero"]
+        subprocess.run(["tar", "-rf", "x.tar", "1.txt"], cwd=tmp_path, check=True)
+        assert bu.TarShards(tmp_path / "x.tar")[:] == ["zero", "one"]
+        subprocess.run(["tar", "--delete", "-f", "x.tar", "1.txt"], cwd=tmp_path, check=True)
+        assert bu.TarShards(tmp_path / "x.tar", index=False)[:] == ["zero"]
+
+
+def test_a_tar_to_which_python_appends_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "x.tar", [("0.bin", b"0")])
+    for row in range(1, 20):
+        with tarfile.open(tmp_path / "x.tar", "a") as file:
+            member = tarfile.TarInfo(f"{row}.bin")
+            member.size = 1
+            file.addfile(member, io.BytesIO(b"%d" % (row % 10)))
+        assert len(bu.TarShards(tmp_path / "x.tar", index=False)) == row + 1
+
+
+def test_a_tar_without_members_has_no_samples(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w"):
+        pass
+    with raises(SampleReadError):
+        bu.TarShards(tmp_path / "x.tar")
+
+
 def test_a_sample_without_the_column_is_named_with_its_shard(tmp_path: Path) -> None:
     write(tmp_path / "0.tar", [("a.jpg", b"1"), ("a.cls", b"1")])
     write(tmp_path / "1.tar", [("b.png", b"1"), ("b.cls", b"2"), ("c.cls", b"3")])
