@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,31 @@ def fitting(
                 f"from row {row} on; map it to one form"
             )
     return values
+
+
+def check_keys(name: str, row: int, value: Any, kinds: tuple[type, ...], what: str) -> None:
+    """Refuse a value of a column, in row `row`, with dicts that have keys of other types than `kinds`.
+
+    Args:
+        what: The reason, about such a key.
+    """
+    for key in _keys(value):
+        if not isinstance(key, kinds):
+            raise ArgumentError(
+                f"column {name!r} of source must have dicts with text as keys, and row {row} has the key {key!r:.100}, "
+                f"which {what}; map keys to text"
+            )
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    """Yield the keys of all dicts in a value."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            if isinstance(each, (dict, list, tuple)):
+                yield from _keys(each)
 
 
 def _column(name: str, part: Any, holds: Callable[[Column], bool]) -> tuple[Column, Any]:

@@ -74,9 +74,10 @@ def convert(
                   may vary in length.
     ``.zarr``     A group of format 3 with an array for each column.
     ``.parquet``  One column each; arrays are lists of fixed size. While it is made, it takes twice its space.
-    ``.lmdb``     The layout of ml-pyxis: anything but arrays with fields.
+    ``.lmdb``     The layout of ml-pyxis: anything but arrays with fields. Dicts and tuples as for ``.tar``.
     ``.tar``      Shards of WebDataset, if the name has a field for their number: ``shards-{:05d}.tar``; else one file.
-                  Anything. Class names are stored next to them, in ``shards-class_names.json``.
+                  Anything; dicts need text as keys, and tuples come back as lists. Class names are stored next to
+                  them, in ``shards-class_names.json``.
     ============  ==================================================================================================
 
     Args:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..platforms import system
 from .base import Writer
-from .columns import Column, Values
+from .columns import Column, Values, check_keys
 
 MAP_BYTES = 1 << 44
 """Addresses to reserve for the database while it is written, far more than any database has bytes; they cost nothing.
@@ -59,8 +60,19 @@ class LmdbWriter(Writer):
 
         with _explaining():
             for place in range(n):
+                for name, column in values.items():
+                    self._check(name, self.row + place, column[place])
                 sample = {name: msgpack.packb(_packable(column[place])) for name, column in values.items()}
                 self._transaction.put(b"%010d" % (self.row + place), msgpack.packb(sample), db=self._data)
+
+    def _check(self, name: str, row: int, value: Any) -> None:
+        """Refuse a dict that could not be read back."""
+        check_keys(name, row, value, (str, bytes), "could not be read back")
+        if isinstance(value, dict) and ("dtype" in value or b"dtype" in value):
+            raise ArgumentError(
+                f"column {name!r} of source has a dict with the key 'dtype' in row {row}, which readers of .lmdb would "
+                f"take for an array; rename the key by a map"
+            )
 
     def checkpoint(self) -> Any:
         with _explaining():

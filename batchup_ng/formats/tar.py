@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..platforms import system
 from .base import Writer, pwrite_all, synchronised
-from .columns import Column, Values
+from .columns import Column, Values, check_keys
 
 SHARD_BYTES = 1_000_000_000
 """Bytes of a shard if no size was given."""
@@ -144,6 +144,8 @@ class TarWriter(Writer):
         assert self._extensions is not None
         made = []
         for column, prefix, extension in zip(self.columns, self._prefixes, self._extensions, strict=True):
+            if extension == "json":
+                check_keys(column.name, number, sample[column.name], (str,), "JSON cannot keep")
             try:
                 data = _encoded(extension, sample[column.name])
             except TypeError as error:

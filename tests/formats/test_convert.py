@@ -822,6 +822,60 @@ def test_a_disk_that_takes_few_bytes_at_once(
     assert (tmp_path / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
 
 
+KEYS = [1, -1.5, None, True, (1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("ending", "key"),
+    [("tar", b"a"), *((ending, key) for ending in ("tar", "lmdb") for key in KEYS)],  # msgpack keeps bytes
+)
+def test_a_key_that_is_no_text_is_refused_and_nothing_is_left(ending: str, key: Any, tmp_path: Path) -> None:
+    if ending == "lmdb":
+        for library in ("lmdb", "msgpack"):
+            pytest.importorskip(library)
+    for value in ({key: 1}, {"a": {key: 1}}, {"a": [({"b": 2, key: 1},)]}, [{key: 1}]):
+        source = np.empty(3, object)
+        source[:] = [{"a": 1}] * 3 if isinstance(value, dict) else [[1]] * 3
+        source[1] = value
+        with raises(ArgumentError):
+            convert([source], tmp_path / f"x.{ending}")
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", ["tar", "lmdb"])
+def test_keys_that_are_text_come_back_and_tuples_as_lists(ending: str, tmp_path: Path) -> None:
+    source = np.empty(2, object)
+    source[:] = [{"": 1, "1": {"ü": [{"true": (1, "x")}]}}, {}]
+    expected = [{"": 1, "1": {"ü": [{"true": [1, "x"]}]}}, {}]
+    if ending == "tar":
+        convert([source], tmp_path / "x.tar")
+        with tarfile.open(tmp_path / "x.tar") as file:
+            assert [json.load(file.extractfile(name)) for name in file.getnames()] == expected  # type: ignore[arg-type]
+        return
+    lmdb, msgpack = pytest.importorskip("lmdb"), pytest.importorskip("msgpack")
+    convert([source], tmp_path / "x.lmdb")
+    with lmdb.open(str(tmp_path / "x.lmdb"), max_dbs=2, lock=False) as file:
+        data = file.open_db(b"data_db")
+        with file.begin(db=data) as rows:
+            found = [msgpack.unpackb(msgpack.unpackb(rows.get(b"%010d" % row))["x0"]) for row in range(2)]
+    assert found == expected
+    assert [row["x0"] for row in bu.LmdbRows(tmp_path / "x.lmdb", decode="pyxis")[:]] == expected
+
+
+def test_an_lmdb_refuses_a_dict_that_its_readers_take_for_an_array(tmp_path: Path) -> None:
+    for library in ("lmdb", "msgpack"):
+        pytest.importorskip(library)
+    source = np.empty(1, object)
+    for key in ("dtype", b"dtype"):
+        source[0] = {key: "<f4"}
+        with raises(ArgumentError):
+            convert([source], tmp_path / "x.lmdb")
+        assert not list(tmp_path.iterdir())
+    source[0] = {"shape": {"dtype": 1}}
+    convert([source], tmp_path / "x.lmdb")
+    assert bu.LmdbRows(tmp_path / "x.lmdb", decode="pyxis")[0] == {"x0": {"shape": {"dtype": 1}}}
+
+
 def test_a_column_comes_back_from_json() -> None:
     dtype = np.dtype([(("title", "a"), "<i4", (2, 3)), ("b", [("c", ">f8")]), ("d", "u1"), ("e", "f8")], align=True)
     for column in columns_of({"x": np.zeros((2, 4), dtype), "t": ["a"], "r": [np.zeros((2, 3))]}, TarWriter.holds)[0]:
