@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import re
 import struct
 from collections.abc import Callable
 from typing import IO, Any
@@ -227,30 +228,67 @@ def header_size(file: IO[bytes], max_pixels: int) -> tuple[int, int] | None:
 def stored_values(file: IO[bytes], max_pixels: int) -> np.ndarray:
     """Return the grey levels or palette numbers of an upright image as they are stored: ``(height, width)`` integers.
 
-    Pillow multiplies grey levels of 2 and 4 bits to fill 8 bits, so this function divides them again.
+    Pillow multiplies grey levels of 2 and 4 bits to fill 8 bits, so this function divides them again. PGM files are
+    decoded without Pillow's scaling.
 
     Raises:
-        ValueError: its pixels are colours, or no whole numbers, or a JPEG holds them, which does not keep numbers.
+        ValueError: its pixels are colours, or no whole numbers; a lossy compression holds them, which does not keep
+            numbers; the file counts 0 as white; or a number exceeds the most that the header of a PGM file says.
     """
     image: Any = _open(file, max_pixels)
-    if image.format in ("JPEG", "MPO"):
-        raise ValueError("it is a JPEG, whose compression changes the numbers of classes; write masks as PNG")
+    if image.format in ("JPEG", "MPO") or image.info.get("compression") in ("jpeg", "tiff_jpeg"):
+        raise ValueError("it is a JPEG, whose compression changes numbers of classes; write masks as PNG")
+    if image.format == "JPEG2000" and _irreversible(file):
+        raise ValueError("it is a lossy JPEG 2000, whose compression changes numbers of classes; write masks as PNG")
     if image.mode not in ("1", "L", "P", "I") and image.mode[:4] != "I;16":
         raise ValueError(
             f"its pixels are of mode {image.mode!r}, not class numbers in a grey image or a palette; write it with the "
             f"numbers of the classes"
         )
-    decoded_as = image.tile[0][3] if image.tile else None
+    decoded_as = image.tile[0][3] if image.tile else ""
+    raw_mode = decoded_as if isinstance(decoded_as, str) else str((decoded_as or [""])[0])
+    if INVERTED_MODE.search(raw_mode):
+        raise ValueError("it counts 0 as white, and readers differ in its numbers of classes; write masks as PNG")
+    most = _unscaled(image)
     _load(image, file, False)
     _turn_upright(image)
     values = np.asarray(image)
     if values.dtype == bool:
         return values.astype(np.uint8)
-    return values // _GREY_STEPS.get(decoded_as if isinstance(decoded_as, str) else (decoded_as or [""])[0], 1)
+    if (values > most).any():
+        raise ValueError(f"its header says numbers up to {most}, and it holds {values.max()}; write masks as PNG")
+    if image.format == "TIFF" and image.mode in ("L", "I"):  # Pillow ignores the sign of 8 bits, and adds one to 32
+        values = values.view(f"{'i' if image.tag_v2.get(339) == (2,) else 'u'}{values.itemsize}")
+    return values // _GREY_STEPS.get(raw_mode, 1)
 
 
-_GREY_STEPS = {"L;2": 85, "L;4": 17}
+_GREY_STEPS = {"L;2": 85, "L;2R": 85, "L;4": 17, "L;4R": 17}
 """What Pillow multiplies grey levels of 2 and 4 bits by, for each of its raw modes."""
+
+INVERTED_MODE = re.compile(r";\d?IR?$")
+"""Pillow's raw modes of grey levels that it inverts: of PBM files, and of TIFF files that count 0 as white."""
+
+
+def _unscaled(image: Any) -> int:
+    """Let Pillow decode the numbers of a PGM file without scaling them; return the most that its header allows."""
+    white = 255 if image.mode == "L" else 65535
+    if image.format != "PPM" or image.tile[0][0] == "raw":
+        return (1 << 32) - 1
+    decoder, box, offset, (raw_mode, most) = image.tile[0]
+    text = decoder == "ppm_plain"
+    args = (raw_mode, white) if text else ("L" if image.mode == "L" else "I;16B", 0, 1)
+    image.tile = [(decoder if text else "raw", box, offset, args)]
+    return int(most)
+
+
+def _irreversible(file: IO[bytes]) -> bool:
+    """Return whether a JPEG 2000 is always lossy: by the wavelet that its header names (ISO 15444-1, A.6.1)."""
+    file.seek(0)
+    head = file.read(1 << 16)
+    at = head.find(b"\xff\x4f\xff\x51") + 2  # the first marker is SOC, the next is SIZ
+    while head[at : at + 2] not in (b"\xff\x52", b"\xff\x90", b""):  # up to the coding style, or the first tile
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return head[at : at + 2] == b"\xff\x52" and head[at + 13 : at + 14] == b"\0"
 
 
 @functools.cache

@@ -24,8 +24,8 @@ class MaskFiles(OwnRows):
     """Masks in files, ``(height, width)`` each, as an accessor: several rows are a list, each in its own size.
 
     Values are the numbers in the file: palette numbers, or grey levels, without a conversion of colours. So a mask of
-    one bit has 0 and 1, and a mask of four bits has 0 to 15. Masks are turned upright by their EXIF orientation, as
-    images are.
+    one bit has 0 and 1, a mask of four bits has 0 to 15, and a PGM file has 0 to its maxval. Masks are turned upright
+    by their EXIF orientation, as images are.
 
     Args:
         paths: As for :class:`~batchup_ng.ImageFiles`.
@@ -49,8 +49,9 @@ class MaskFiles(OwnRows):
 
         Raises:
             IndexError: a row is out of range.
-            SampleReadError: a mask cannot be decoded, is a JPEG, has colours, or a value that the dtype cannot hold;
-                ``.source`` is its path.
+            SampleReadError: a mask cannot be decoded, is lossy, counts 0 as white (PBM, some TIFF), has colours, or a
+                value that the dtype cannot hold; ``.source`` is its path. A JPEG 2000 counts as lossy if its header
+                names the irreversible wavelet.
         """
         chosen = chosen_rows(rows, len(self))
         several = np.atleast_1d(chosen).tolist()

@@ -30,7 +30,7 @@ def from_pairs(
     - ``"image"``: ``(height, width, 3) uint8``.
     - ``"mask"``: ``(height, width)`` of `mask_dtype`: the numbers in the file, which are palette numbers or grey
       levels. Colours of a palette do not count. Grey levels of 1, 2 or 4 bits are 0 to 1, 3 or 15. Masks are lossless
-      files: PNG, GIF, BMP or TIFF.
+      files: PNG, GIF, BMP, PGM or TIFF.
     - ``"image_id"``: the path of the image below its folder, without ending and suffix.
 
     A pair has the same path below the two folders, without the endings. Pairs are sorted by it. Both folders may be the
@@ -54,9 +54,9 @@ def from_pairs(
 
     Raises:
         ArgumentError: there is no such folder, no pair, or no pair of a name in `names`; an image or a mask is alone,
-            or two files have the same name but another ending. If a mask is a JPEG, has colours, has numbers that
-            `mask_dtype` cannot hold, or is not as high and wide as its image, the pair fails when it is read, with a
-            :class:`~batchup_ng.SampleReadError`.
+            or two files have the same name but another ending. If a mask is a JPEG, counts 0 as white (PBM, some TIFF),
+            has colours, has numbers that `mask_dtype` cannot hold, or is not as high and wide as its image, the pair
+            fails when it is read, with a :class:`~batchup_ng.SampleReadError`.
         ArgumentTypeError: `mask_dtype` is no integer dtype, or `suffixes` no pair of texts.
     """
     dtype = _integers(mask_dtype)
