@@ -79,8 +79,8 @@ two; 1, 10 and 64 MB are the nearest numbers of rows above, in binary megabytes.
 BY_SIZE = tuple(
     Part(
         name=f"{rows} rows", title=f"{rows:,} row{'s' if rows > 1 else ''}, {size}", kind="arrays", unit="GB/s",
-        reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS[:2], "torch-getitems"), changes={"batch_size": rows},
-        settings={"epochs": 3 if rows > 2 else 1},
+        reading=GIGABYTES, columns=(), usual=(*BARE, "ours-serial", *WORKERS[:2], "torch-getitems"),
+        changes={"batch_size": rows}, settings={"epochs": 3 if rows > 2 else 1},
     )
     for rows, size in SIZES.items()
 )  # fmt: skip

@@ -37,13 +37,14 @@ def epochs(feed: Feed, workload: Workload, number: int, settings: Mapping[str, f
     """Run an epoch, or as many as the settings say.
 
     The first turn has one epoch, because it is shown separately. Its background work ends before the next variant's
-    turn, as after each turn of a variant that reads the next epoch ahead. If epochs are short, a turn has several, to reach a steady state: after a wait, a variant starts with the
-    caches that others have filled. A turn of :data:`LONG_TURN_SECONDS` begins no other epoch.
+    turn, as after each turn of a variant that reads the next epoch ahead. If epochs are short, a turn has several, to
+    reach a steady state: after a wait, a variant starts with the caches that others have filled. A turn of
+    :data:`LONG_TURN_SECONDS` begins no other epoch.
 
-    Settings: ``epochs``, the most in a turn, default 1; ``rest``, the most seconds to come to rest. Figures: ``cpu_seconds``,
-    user and system, of all processes; ``consumer_cpu_seconds``, of this process alone; ``growth_bytes``, the peak of
-    this process's resident memory minus its resident memory before the turn; at the end, the figures of
-    :func:`~benchmarks.processes.footprint`, of all processes; and the feed's own ``figures``.
+    Settings: ``epochs``, the most in a turn, default 1; ``rest``, the most seconds to come to rest. Figures:
+    ``cpu_seconds``, user and system, of all processes; ``consumer_cpu_seconds``, of this process alone;
+    ``growth_bytes``, the peak of this process's resident memory minus its resident memory before the turn; at the end,
+    the figures of :func:`~benchmarks.processes.footprint`, of all processes; and the feed's own ``figures``.
     """
     count = int(settings.get("epochs", 1)) if number else 1
     meter = CpuMeter()
