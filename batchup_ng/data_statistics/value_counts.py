@@ -29,8 +29,8 @@ def keys_of(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":
         bits = (values.astype(np.float64) + 0.0).view(np.int64)  # the sum makes 0.0 of -0.0
         return np.where(bits < 0, bits ^ SIGN, bits)
-    if values.dtype == np.uint64:
-        return (values ^ np.uint64(2**63)).view(np.int64)
+    if _is_uint64(values.dtype):
+        return (values.astype(np.uint64, copy=False) ^ np.uint64(2**63)).view(np.int64)
     return values.astype(np.int64)
 
 
@@ -38,9 +38,14 @@ def values_of(keys: np.ndarray, dtype: np.dtype[np.generic]) -> np.ndarray:
     """Return the values of `keys`, as float64 or in the integer `dtype`."""
     if dtype.kind == "f":
         return np.where(keys < 0, keys ^ SIGN, keys).view(np.float64)
-    if dtype == np.uint64:
+    if _is_uint64(dtype):
         return keys.view(np.uint64) ^ np.uint64(2**63)
     return keys.astype(dtype)
+
+
+def _is_uint64(dtype: np.dtype[np.generic]) -> bool:
+    """Return whether a dtype is uint64 in any byte order."""
+    return dtype.kind == "u" and dtype.itemsize == 8
 
 
 class ValueCounts:
