@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import stat
@@ -15,7 +16,8 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Generator[li
     """Yield the cells of each row. The first row names the columns. Empty lines are skipped.
 
     Raises:
-        ArgumentError: a row has more or fewer cells than the first, or the file is no CSV file in UTF-8, or is a pipe.
+        ArgumentError: a row has more or fewer cells than the first, or a quote that opens a cell is not closed before a
+            delimiter or the end of a line, or the file is no CSV file in UTF-8, or is a pipe.
         SampleReadError: the file cannot be opened; ``.source`` is its path. Its cause is the ``OSError``.
         OSError: the file cannot be read to its end.
     """
@@ -31,7 +33,7 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Generator[li
             f"{os.fspath(path)!r} must be a regular file, not a pipe, a folder or a device; write its rows to a file"
         )
     with file:
-        reader = csv.reader(file, delimiter=delimiter)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)  # else a stray quote makes one cell of many rows
         columns = 0
         try:
             for row in filter(None, reader):
@@ -42,10 +44,26 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Generator[li
                         f"{columns}; put quotes around cells that hold a {delimiter!r}, or pass delimiter="
                     )
                 yield row
-        except (UnicodeDecodeError, csv.Error) as error:
+        except csv.Error as error:
+            raise ArgumentError(
+                f"{os.fspath(path)!r} must be a CSV file, and behind line {_last_line_of_rows(path, delimiter)}, up to "
+                f"line {reader.line_num}, there is no row: {error}; if a cell begins with a quote, write it as "
+                f"csv.writer does ('\"\"\"so\"\" she said\"'); if the file breaks off, write it anew"
+            ) from error
+        except UnicodeDecodeError as error:
             raise ArgumentError(
                 f"{os.fspath(path)!r} must be a CSV file in UTF-8, and behind line {reader.line_num} it is not: {error}"
             ) from error
+
+
+def _last_line_of_rows(path: str | os.PathLike[str], delimiter: str) -> int:
+    """Return the last line before the first error of a file. A count in :func:`csv_rows` would slow down every row."""
+    last = 0
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogatepass") as file, contextlib.suppress(csv.Error):
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        for _ in reader:
+            last = reader.line_num
+    return last
 
 
 def not_opened(path: str | os.PathLike[str], error: OSError) -> SampleReadError:

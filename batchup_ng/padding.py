@@ -76,7 +76,8 @@ def pad_batch(
 
     Raises:
         ArgumentError: the arrays differ in dtype or in any axis but the first `axes`, an array is longer than
-            `max_length`, the dtype cannot hold `padding_value` or an array, or options contradict each other.
+            `max_length`, the dtype cannot hold `padding_value` or an array, NumPy would change values of a list, as of
+            ``[1, "a"]``, or options contradict each other.
         ArgumentTypeError: an option is of the wrong kind.
 
     >>> pad_batch([[1, 2, 3], [4]], padding_value=-1)
@@ -279,7 +280,8 @@ def flat_batch(
         :class:`~batchup_ng.SampleWarning` unless `shape` and `dtype` are given.
 
     Raises:
-        ArgumentError: the arrays differ in dtype or in any axis but the first, or do not fit `shape` or `dtype`.
+        ArgumentError: the arrays differ in dtype or in any axis but the first, or do not fit `shape` or `dtype`, or
+            NumPy would change values of a list, as of ``[1, "a"]``.
         ArgumentTypeError: `arrays` holds no arrays, or an option is of the wrong kind.
 
     >>> flat_batch([[1, 2, 3], [], [4]])

@@ -8,6 +8,7 @@ number of axes would depend on the batch.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,8 @@ class RowArrays:
         without a value if nobody knows another.
 
         Raises:
-            ArgumentError: rows differ in dtype, or in another axis than the first `axes`.
+            ArgumentError: rows differ in dtype, or in another axis than the first `axes`, or a list holds values that
+                its array would change.
             ArgumentTypeError: `rows` holds no arrays.
         """
         given = _listed(rows)
@@ -140,12 +142,44 @@ def _listed(rows: Any) -> list[Any]:
 def _array(i: int, row: Any) -> np.ndarray:
     refuse_masked(f"arrays[{i}]", row)
     try:
-        return np.asarray(row)
+        array = np.asarray(row)
     except ValueError as error:  # lists of different lengths
         raise ArgumentError(
             f"arrays[{i}] must be an array, and is a list whose own lists differ in length; pad these first, "
             f"pad_batch(...)"
         ) from error
+    if isinstance(row, (list, tuple)) and not holds(array, row, truth_values=True):
+        raise ArgumentError(
+            f"arrays[{i}] holds values that an array of {array.dtype} would change, or of several kinds; convert them "
+            f"to one kind, or pass arrays"
+        )
+    return array
+
+
+def _types_in(values: Any) -> set[type]:
+    """Return the types of the values in a list, or in its lists."""
+    while (kinds := set(map(type, values))) and kinds <= {list, tuple}:
+        values = list(itertools.chain.from_iterable(values))
+    return kinds
+
+
+def holds(array: np.ndarray, row: Any, *, truth_values: bool = False) -> bool:
+    """Return whether an array holds the values of a list unchanged: no number as text, no long integer as a float, no
+    text that ends with NUL, which NumPy drops; no truth value as a number, unless `truth_values`.
+    """
+    kind, kinds = array.dtype.kind, _types_in([row])  # a row may be a tensor
+    if (kinds == {int} and kind in "iu") or (kinds == {float} and kind == "f"):
+        return True
+    if kinds <= {int, float} and kind == "f" and not (np.abs(array) >= MOST_EXACT).any():
+        return True
+    values = np.array(row, object).reshape(-1).tolist()
+    if kind in "US":
+        of_text = str if kind == "U" else bytes
+        return all(isinstance(value, of_text) and value[-1:] not in ("\0", b"\0") for value in values)
+    if kind not in "iufc":  # an array is of truth values only if all values are
+        return True
+    same = all(own == value or value != value for own, value in zip(array.reshape(-1).tolist(), values, strict=True))
+    return same and (truth_values or not any(isinstance(value, (bool, np.bool_)) for value in values))
 
 
 def _common_dtype(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:

@@ -129,3 +129,37 @@ def test_lists_out_of_a_parquet_file(tmp_path: Path) -> None:
     with warns(SampleWarning):
         next(stored.select("boxes").pad("boxes").batch_iterator(2))
     assert stored.select("boxes").pad("boxes")[1:3]["boxes"].shape == (2, 1, 4)
+
+
+MOST = 2**53
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        ([1, "a"], False), ([1, b"a"], False), (["a", "b\0"], False), ([True, "a"], False),
+        ([MOST, 0.5], True), ([MOST + 1, 0.5], False), ([MOST + 2, 0.5], True), ([-MOST - 1, 0.5], False),
+        ([[1, 0.5], [MOST + 1, 2]], False), ([[1, 0.5], [MOST, 2]], True), (((1, 2), (3.5, 4)), True),
+        ([MOST + 1, 2], True), ([2**63, 2**64 - 1], True), ([2**64 - 1, 0.5], False), ([1, float("nan")], True),
+        ([float("inf"), 1], True), (["a", "bc"], True), ([True, False], True), ([1, 2j], True), ([MOST + 1, 2j], False),
+        ([np.float32(0.1), 2], True), ([np.array([1, 2]), np.array([0.5, 3])], True), ([1, 2], True), ([0.5, 1], True),
+        ([np.array([MOST + 1]), np.array([0.5])], False), ([np.True_, False], True),
+    ],
+)  # fmt: skip
+def test_a_list_is_refused_if_its_array_would_hold_other_values(row: Any, kept: bool) -> None:
+    makers = (lambda: bu.flat_batch([row])[0], lambda: bu.Ragged.from_rows([row])[0])
+    for make in makers:
+        if kept:
+            values = np.array(row, object).reshape(-1).tolist()
+            for own, value in zip(make().reshape(-1).tolist(), values, strict=True):
+                assert own == value or (own != own and value != value)
+        else:
+            with raises(ArgumentError):
+                make()
+
+
+@pytest.mark.parametrize("row", [[True, 2], [True, 0.5]])
+def test_truth_values_among_numbers_are_numbers(row: Any) -> None:
+    assert bu.flat_batch([row])[0].tolist() == bu.pad_batch([row])[0].tolist() == row
+    with raises(ArgumentError):
+        bu.Ragged.from_rows([row])

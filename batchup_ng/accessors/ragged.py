@@ -11,6 +11,7 @@ from ..batch import refuse_masked
 from ..display import array_words
 from ..errors import ArgumentError, ArgumentTypeError
 from ..memory.paging import file_name
+from ..row_arrays import holds
 from .base import chosen_rows, sample_name
 from .storage.base import StoredArray, runs
 
@@ -139,27 +140,12 @@ def _row(number: int, row: Any) -> np.ndarray:
         array = np.asarray(row)
     except ValueError as error:
         raise ArgumentError(f"row {number} is a list whose own lists differ in length; pad these first") from error
-    if array.dtype.kind == "O" or not (isinstance(row, np.ndarray) or _holds(array, row)):
+    if array.dtype.kind == "O" or not (isinstance(row, np.ndarray) or holds(array, row)):
         raise ArgumentError(
             f"row {number} holds values that an array of {array.dtype} would change, or of several kinds; pass arrays, "
             f"or MapStyle(...) of rows of any kind"
         )
     return array
-
-
-def _holds(array: np.ndarray, row: Any) -> bool:
-    """Return whether an array holds the values of a list unchanged: no number as text, no long integer as a float, no
-    text that ends with NUL, which NumPy drops, no truth value as a number.
-    """
-    kind, values = array.dtype.kind, np.array(row, object).reshape(-1).tolist()
-    if kind in "US":
-        of_text = str if kind == "U" else bytes
-        return all(isinstance(value, of_text) and value[-1:] not in ("\0", b"\0") for value in values)
-    if kind not in "biufc":
-        return True
-    are_bool = {isinstance(value, (bool, np.bool_)) for value in values}
-    same = all(own == value or value != value for own, value in zip(array.reshape(-1).tolist(), values, strict=True))
-    return same and are_bool <= {kind == "b"}
 
 
 def check_values(values: Any) -> None:

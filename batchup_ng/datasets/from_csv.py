@@ -16,6 +16,7 @@ from ..csv_file import csv_rows
 from ..display import counted
 from ..error_context import shortened
 from ..errors import ArgumentError, ArgumentTypeError
+from ..row_arrays import MOST_EXACT
 from .files import ADVICE_ON_IMAGE_OPTIONS, FilesDataSource, Reader
 from .from_table import from_table
 from .table_columns import Column, names_of
@@ -44,7 +45,7 @@ def from_csv(
 
     The file is UTF-8 and begins with the names of its columns. A column has whole numbers if all of its cells are whole
     numbers, else floats if all are numbers, else text. So ``NA`` and ``007`` are text, and an empty cell is empty text,
-    which is no class. Cells in `na_values` make no text of a column of numbers. If a column of `columns` is text only
+    which is no label. Cells in `na_values` make no text of a column of numbers. If a column of `columns` is text only
     because of cells such as ``NA`` or an empty one, ``source.report`` names the column and the first row. Arguments not
     listed here are as for :func:`from_table`.
 
@@ -58,14 +59,15 @@ def from_csv(
     Raises:
         ArgumentTypeError: `na_values` is not a list of strings; also for the reasons in :func:`from_table`.
         ArgumentError: the file is empty, or no CSV file in UTF-8, or has another `delimiter`, or a row has more or
-            fewer cells than the first; also for the reasons in :func:`from_table`.
+            fewer cells than the first, or a quote at the beginning of a cell is not closed at its end, or a column of
+            floats has a whole number that float64 cannot hold; also for the reasons in :func:`from_table`.
         SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
     columns = names_of(columns)
     wanted = {image: "image", **({} if label is None else {label: "label"}), **dict.fromkeys(columns, "columns")}
     table = _read_csv(path, wanted, delimiter)
     missing_cells = _checked_na_values(na_values)
-    table = {name: cells if name == image else _typed(cells, missing_cells) for name, cells in table.items()}
+    table = {name: cells if name == image else _typed(name, cells, missing_cells) for name, cells in table.items()}
     root = os.path.dirname(path) if root is None else root
     source = from_table(
         table, image, label, size, separator=separator, columns=columns, class_names=class_names, root=root,
@@ -106,14 +108,22 @@ def _columns_of(
     return dict(zip(wanted, cells, strict=True))
 
 
-def _typed(cells: Column, missing: Set[str]) -> Column:
+def _typed(name: str, cells: Column, missing: Set[str]) -> Column:
     if all(map(INT_CELL.fullmatch, cells)):
         return list(map(int, cells))
     if not all(cell in missing or FLOAT_CELL.fullmatch(cell) for cell in cells):
         return cells
     numbers = [math.nan if cell in missing else float(cell) for cell in cells]
-    infinite = [cell for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)]
-    return numbers if all("inf" in cell.lower() for cell in infinite) else cells
+    if not all("inf" in cell.lower() for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)):
+        return cells
+    for row, (number, cell) in enumerate(zip(numbers, cells, strict=True)):
+        if abs(number) >= MOST_EXACT and INT_CELL.fullmatch(cell) and cell not in missing and int(cell) != number:
+            raise ArgumentError(
+                f"column {shortened(name, 60)!r} must be floats, for not all of its cells are whole numbers, and row "
+                f"{row} holds {shortened(cell, 40)}, which float64 cannot hold; write whole numbers into all cells, "
+                f"such as -1 for a missing one, or leave na_values= out for text"
+            )
+    return numbers
 
 
 def _checked_na_values(na_values: Any) -> frozenset[str]:

@@ -49,6 +49,7 @@ def from_table(
       values. ``source.class_names`` has them as text.
     - Lists of text name several classes: ``(n, n_classes) float32``, 1 for each named class, else 0. An empty list
       names none. With `separator`, text does the same, such as ``"dog|cat"``. An empty text names none.
+      Without `separator`, an empty text is a missing label.
     - Floats are targets and stay as they are: ``(n,) float32``.
 
     ``source.report`` is a :class:`~batchup_ng.FilesReport`. A path that the table names twice gives two samples.

@@ -26,9 +26,13 @@ def labels_of(
 ) -> tuple[tuple[str, ...] | None, np.ndarray]:
     """Return the names of the classes (None if the labels are targets), and the label of each row."""
     values = [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
-    if missing := [row for row, value in enumerate(values) if is_missing(value)]:
+    blank = separator is None  # else text without a name is of no class
+    if missing := [
+        row for row, value in enumerate(values)
+        if is_missing(value) or (blank and isinstance(value, str) and not value.strip())
+    ]:  # fmt: skip
         no_class = "''" if separator else "[]" if any(isinstance(value, LISTS) for value in values) else None
-        hint = f"; give {no_class} to those that are of no class" if no_class else ""
+        hint = f"; give {no_class} to those that are of no class" if no_class else "; or name a class there, as 'none'"
         raise ArgumentError(
             f"label: {name!r} has no value in {counted(len(missing), 'row')}, {row_words(missing)}; leave those rows "
             f"out{hint}"

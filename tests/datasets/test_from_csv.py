@@ -105,9 +105,90 @@ def test_a_label_must_not_be_missing(tmp_path: Path) -> None:
     for wrong in ("", b"", [None], 3):
         with raises(bu.ArgumentTypeError):
             bu.from_csv(path, na_values=wrong)  # type: ignore[arg-type]
-    both = bu.from_csv(path, label="label", columns=["n"], missing="ignore")
-    assert both.class_names == ("", "1", "3")
-    assert str(both.report).endswith("row 0 holds '' among 1 number; na_values=[''] makes it numbers, with NaN there")
+    for blank, classes in (("", None), (" ", None), ("none", ("1", "3", "none")), ("2", ("1", "2", "3"))):
+        path = write_csv(tmp_path / "a.csv", {"path": PATHS[:3], "label": ["1", blank, "3"], "n": ["", "", "2"]})
+        if classes is None:
+            with raises(bu.ArgumentError):
+                bu.from_csv(path, label="label", missing="ignore")
+            with raises(bu.ArgumentError):
+                bu.from_table({"path": PATHS[:3], "label": ["dog", blank, "cat"]}, label="label", missing="ignore")
+            several = bu.from_csv(path, label="label", separator="|", missing="ignore")
+            assert several.data[1].tolist() == [[1, 0], [0, 0], [0, 1]]  # text of no class
+        else:
+            assert bu.from_csv(path, label="label", missing="ignore").class_names == classes
+    named = bu.from_csv(path, columns=["n"], missing="ignore")
+    assert str(named.report).endswith("row 0 holds '' among 1 number; na_values=[''] makes it numbers, with NaN there")
+
+
+MOST = 2**53
+
+
+@pytest.mark.parametrize("other", ["", "0.5"])
+@pytest.mark.parametrize("number", [MOST - 1, MOST, MOST + 1, MOST + 2, 10**22, 10**22 + 1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_whole_number_is_rounded_beside_floats_and_missing_ones(
+    other: str, number: int, sign: int, tmp_path: Path
+) -> None:
+    number *= sign
+    path = write_csv(tmp_path / "a.csv", {"path": PATHS[:3], "id": ["1", other, str(number)]})
+
+    def read(na_values: list[str]) -> Any:
+        return bu.from_csv(path, columns=["id"], missing="ignore", na_values=na_values).data[1]
+
+    if int(np.float64(number)) != number:
+        with raises(bu.ArgumentError):
+            read([""])
+    else:
+        np.testing.assert_array_equal(read([""]), np.array([1, float(other or "nan"), number], np.float64))
+    if not other:
+        assert read([])[:] == ["1", "", str(number)]
+        path = write_csv(tmp_path / "a.csv", {"path": PATHS[:3], "id": ["1", "-1", str(number)]})
+        assert abs(number) >= 2**63 or read([""]).tolist() == [1, -1, number]
+
+
+def test_a_stray_quote_takes_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, delimiter in (
+        ('path,label\na.png,"cat\nb.png,dog\nc.png,dog\n', ","),
+        ('path,label\r\na.png,"cat\r\nb.png,dog\r\nc.png,"dog"\r\n', ","),
+        ('path\tlabel\na.png\t"A dog\nb.png\tdog\nc.png\t"so cute" said she\n', "\t"),
+        ('path,label\na.png,dog\n\nb.png,"two\nlines"\nc.png,"a', ","),
+        ('path,label\na.png,"dog"s\n', ","), ('path,label\na.png,"dog" \n', ","),
+    ):  # fmt: skip
+        path.write_text(text, newline="")
+        with raises(bu.ArgumentError):
+            bu.from_csv(path, label="label", delimiter=delimiter, missing="ignore")
+    for cell, value in (('a "b" c', 'a "b" c'), ('a"', 'a"'), ('"a ""b"" c"', 'a "b" c'), ('"a\n""b"', 'a\n"b')):
+        path.write_text(f"path,label\na.png,{cell}\nb.png,dog\n", newline="")
+        assert bu.from_csv(path, label="label", missing="ignore").class_names == tuple(sorted([value, "dog"]))
+
+
+def test_a_stray_quote_in_a_list_to_exclude_takes_no_entries(tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text('row,source\n1,"a.png\n2,b.png\n')
+    with raises(bu.ArgumentError):
+        bu.ArrayDataSource([np.arange(3)]).subset(exclude=path)
+
+
+@pytest.mark.parametrize("length", [131_072, 131_073])
+def test_cells_are_as_long_as_the_csv_module_reads_them(length: int, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "a.csv", {"path": ["a.png"], "text": ['"' + "x" * (length - 1)]})
+    if length > 131_072:
+        with raises(bu.ArgumentError):
+            bu.from_csv(path, columns=["text"], missing="ignore")
+    else:
+        assert len(bu.from_csv(path, columns=["text"], missing="ignore").data[1][0]) == length
+
+
+@given(st.lists(st.tuples(*[st.text('ab",\n\r\t \'', max_size=6)] * 2), min_size=1), st.sampled_from(",;\t|"))
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+def test_all_that_csv_writer_writes_is_read(
+    tmp_path_factory: pytest.TempPathFactory, quoting: int, rows: list[Any], delimiter: str
+) -> None:
+    table = {"path": ["a.png"] * len(rows), "b": [row[0] for row in rows], "c": [row[1] for row in rows]}
+    path = write_csv(tmp_path_factory.mktemp("cells") / "a.csv", table, quoting=quoting, delimiter=delimiter)  # type: ignore[arg-type]
+    source = bu.from_csv(path, columns=["b", "c"], delimiter=delimiter, missing="ignore")
+    assert [list(column[:]) for column in source.data[1:]] == [table["b"], table["c"]]
 
 
 def test_csv_files_that_are_wrong(tmp_path: Path) -> None:
