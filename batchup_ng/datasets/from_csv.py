@@ -60,7 +60,7 @@ def from_csv(
         ArgumentTypeError: `na_values` is not a list of strings; also for the reasons in :func:`from_table`.
         ArgumentError: the file is empty, or no CSV file in UTF-8, or has another `delimiter`, or a row has more or
             fewer cells than the first, or a quote at the beginning of a cell is not closed at its end, or a column of
-            floats has a whole number that float64 cannot hold; also for the reasons in :func:`from_table`.
+            whole numbers with missing ones has one that float64 cannot hold; also for the reasons in :func:`from_table`.
         SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
     columns = names_of(columns)
@@ -116,13 +116,14 @@ def _typed(name: str, cells: Column, missing: Set[str]) -> Column:
     numbers = [math.nan if cell in missing else float(cell) for cell in cells]
     if not all("inf" in cell.lower() for number, cell in zip(numbers, cells, strict=True) if math.isinf(number)):
         return cells
-    for row, (number, cell) in enumerate(zip(numbers, cells, strict=True)):
-        if abs(number) >= MOST_EXACT and INT_CELL.fullmatch(cell) and cell not in missing and int(cell) != number:
-            raise ArgumentError(
-                f"column {shortened(name, 60)!r} must be floats, for not all of its cells are whole numbers, and row "
-                f"{row} holds {shortened(cell, 40)}, which float64 cannot hold; write whole numbers into all cells, "
-                f"such as -1 for a missing one, or leave na_values= out for text"
-            )
+    if all(cell in missing or INT_CELL.fullmatch(cell) for cell in cells):  # with a point they are measurements
+        for row, (number, cell) in enumerate(zip(numbers, cells, strict=True)):
+            if abs(number) >= MOST_EXACT and int(cell) != number:
+                raise ArgumentError(
+                    f"column {shortened(name, 60)!r} must be floats, for a value is missing, and row {row} holds "
+                    f"{shortened(cell, 40)}, which float64 cannot hold; write whole numbers into all cells, such as -1 "
+                    f"for a missing one, or leave na_values= out for text"
+                )
     return numbers
 
 

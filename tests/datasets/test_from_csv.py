@@ -126,7 +126,7 @@ MOST = 2**53
 @pytest.mark.parametrize("other", ["", "0.5"])
 @pytest.mark.parametrize("number", [MOST - 1, MOST, MOST + 1, MOST + 2, 10**22, 10**22 + 1])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_no_whole_number_is_rounded_beside_floats_and_missing_ones(
+def test_no_whole_number_is_rounded_beside_missing_ones(
     other: str, number: int, sign: int, tmp_path: Path
 ) -> None:
     number *= sign
@@ -135,7 +135,7 @@ def test_no_whole_number_is_rounded_beside_floats_and_missing_ones(
     def read(na_values: list[str]) -> Any:
         return bu.from_csv(path, columns=["id"], missing="ignore", na_values=na_values).data[1]
 
-    if int(np.float64(number)) != number:
+    if not other and int(np.float64(number)) != number:  # beside 0.5 it is a measurement, rounded as any
         with raises(bu.ArgumentError):
             read([""])
     else:
