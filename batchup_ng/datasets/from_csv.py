@@ -60,7 +60,7 @@ def from_csv(
         ArgumentTypeError: `na_values` is not a list of strings; also for the reasons in :func:`from_table`.
         ArgumentError: the file is empty, or no CSV file in UTF-8, or has another `delimiter`, or a row has more or
             fewer cells than the first, or a quote at the beginning of a cell is not closed at its end, or a column of
-            whole numbers with missing ones has one that float64 cannot hold; also for the reasons in :func:`from_table`.
+            whole numbers with missing ones has one that float64 cannot hold; also as for :func:`from_table`.
         SampleReadError: the file cannot be opened. It is an ``OSError``.
     """
     columns = names_of(columns)
