@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..batch import map_leaves
+from ..batch import map_leaves, refuse_masked
 from ..error_context import unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
@@ -69,6 +69,7 @@ def _tensors(batch: Any) -> Any:
 def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, list):
         return [_tensors(part) for part in leaf]
+    refuse_masked("an array of this batch", leaf)
     if not isinstance(leaf, np.ndarray) or leaf.dtype not in DLPACK_DTYPES:
         try:
             return tf.convert_to_tensor(leaf)
@@ -108,7 +109,8 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
             as handed out; with 0, states count the batches that you received.
 
     Raises:
-        ArgumentError: `prefetch` is negative, or the batches of the signature cannot be elements of one dataset.
+        ArgumentError: `prefetch` is negative, or the batches of the signature cannot be elements of one dataset. In the
+            dataset: a later batch has another dtype, or with `signature` one of another kind.
 
     >>> import numpy as np, batchup_ng as bu
     >>> with bu.Loader({"x": np.zeros((5, 3), np.float32), "y": np.arange(5)}, 2) as loader:
@@ -125,11 +127,13 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
             f"loader of data: Loader(data, batch_size)"
         )
     begun: list[Iterator[Any]] = []  # the first iterator, if a look at a batch had to begin it
+    casting = "no" if signature is None else "same_kind"  # as tf.data casts to the signature without a word
     if signature is None:
         signature = _with_open_axes(_signature(_looked_at(batches, begun), _all_whole(batches)), _columns(batches))
 
     def generate() -> Iterator[Any]:
-        return map(_structure, begun.pop() if begun else iter(batches))
+        read = begun.pop() if begun else iter(batches)
+        return map(lambda batch: _checked(_structure(batch), signature, casting), read)
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
     n_batches = _n_batches(batches)
@@ -150,7 +154,21 @@ def _part(part: Any) -> Any:
         return {name: _part(below) for name, below in part.items()}
     if isinstance(part, tuple):
         return tuple(map(_part, part))
+    refuse_masked("an array of this batch", part)
     return np.array(part) if isinstance(part, list) else part
+
+
+def _checked(structure: Any, signature: Any, casting: Any) -> Any:
+    """Return a batch whose dtypes may become those of the signature."""
+    for leaf, spec in zip(tf.nest.flatten(structure), tf.nest.flatten(signature), strict=False):
+        if isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string:
+            dtype, wanted = np.asarray(leaf).dtype, spec.dtype.as_numpy_dtype
+            if not np.can_cast(dtype.newbyteorder("="), wanted, casting):
+                raise ArgumentError(
+                    f"a batch has an array of {dtype}, and the signature of the dataset {spec.dtype.name}, which would "
+                    f"change its values; let a map return one dtype in all batches, or pass signature="
+                )
+    return structure
 
 
 def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
@@ -188,8 +206,10 @@ def _spec(leaves: Any, all_whole: bool) -> Any:
     shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True)]
     if shape and not all_whole:
         shape[0] = None
-    dtype = arrays[0].dtype
-    return tf.TensorSpec(shape, tf.string if dtype.kind in "SUO" else tf.as_dtype(dtype))
+    dtypes = {tf.string if array.dtype.kind in "SUO" else tf.as_dtype(array.dtype) for array in arrays}
+    if len(dtypes) > 1:
+        raise ValueError(f"one array has dtypes {' and '.join(sorted(dtype.name for dtype in dtypes))}")
+    return tf.TensorSpec(shape, dtypes.pop())
 
 
 def _columns(batches: Any) -> Any:

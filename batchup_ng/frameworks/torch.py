@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
+from ..batch import refuse_masked
 from ..data_source.epoch.iterator_views import IteratorView
 from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
@@ -252,6 +253,7 @@ def _map(fn: Callable[[Any], Any], value: Any) -> Any:
 def _tensor(value: Any) -> Any:
     """Return an array of numbers as a tensor, on its own memory if torch can use it; return others unchanged."""
     if isinstance(value, np.ndarray):
+        refuse_masked("an array of this batch", value)
         if value.dtype.kind not in "biufc":
             return value
         if not value.flags.carray or not value.dtype.isnative:  # arrays from pools are contiguous, aligned, writable
@@ -269,6 +271,8 @@ def _checked(channels_first: Any) -> bool:
     if isinstance(channels_first, bool):
         return channels_first
     if isinstance(channels_first, (list, tuple)) and all(type(each) in (int, str) for each in channels_first):
+        if len(set(channels_first)) < len(channels_first):
+            raise ArgumentError(f"channels_first names an image twice: {channels_first!r:.80}; name it once")
         return bool(channels_first)
     raise ArgumentTypeError(
         f"channels_first must be a bool or a list of names or places of images, such as ['image'] or [0], not "
@@ -300,6 +304,11 @@ def _with_channels_first(batch: Any, which: Any) -> Any:
             raise ArgumentError(
                 f"channels_first=True is for batches with one array of four axes, and this has several: {shapes}; name "
                 f"the images, channels_first=['image'], or their places, channels_first=[0]"
+            )
+        if not turned:
+            raise ArgumentError(
+                "channels_first=True is for batches with an array of four axes, (n, h, w, c), and this has none; leave "
+                "it out, or give grey images an axis by a map, x[..., None]"
             )
         return batch
     parts = dict(batch) if isinstance(batch, Mapping) else dict(enumerate(batch if _has_places(batch) else [batch]))

@@ -218,6 +218,26 @@ def test_images_are_named_where_other_arrays_have_four_axes(device: Any) -> None
             to_torch(iter([]), channels_first=wrong)
 
 
+def test_channels_first_needs_an_image_each_named_once() -> None:
+    for grey in (np.zeros((3, 8, 8), np.uint8), np.arange(3)):
+        with raises(bu.ArgumentError):
+            one((grey, np.arange(3)), channels_first=True)
+    for twice in ([0, 0], ["x", "x"]):
+        with raises(bu.ArgumentError):
+            to_torch(iter([]), channels_first=twice)
+
+
+def test_a_mask_is_not_dropped() -> None:
+    masked = np.ma.masked_array([1.0, 2, 3], mask=[0, 1, 0])
+    with raises(bu.ArgumentTypeError):
+        to_torch((masked,))
+    with (
+        bu.Loader([np.arange(4.0)], 2, pool="serial") as loader,
+        raises(bu.ArgumentTypeError),
+    ):
+        next(iter(to_torch(loader.map(lambda x: (np.ma.masked_less(x, 2),)))))
+
+
 def test_channels_that_are_first_already_are_not_moved_again() -> None:
     planes = np.zeros((2, 3, 8, 6), np.float32)
     with raises(bu.ArgumentError):

@@ -122,6 +122,39 @@ def test_a_signature_of_ones_own(pools: list[AbstractWorkerPool]) -> None:
             list(to_tf_dataset(loader, signature=(tf.TensorSpec([SIZE, 5], tf.float32),)))
 
 
+def after_two(change: Any) -> Any:
+    """Return batches of an array of int32, changed from the third on."""
+    return iter([(change(np.arange(3, dtype=np.int32)) if k > 1 else np.arange(3, dtype=np.int32),) for k in range(4)])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "int8", "uint32", "bool"])
+def test_a_later_batch_of_another_dtype_is_an_error(dtype: str) -> None:
+    dataset = to_tf_dataset(after_two(lambda x: x.astype(dtype)))
+    found = []
+    with raises(tf.errors.OpError):
+        found.extend(dataset)
+    assert [each[0].numpy().tolist() for each in found] == [[0, 1, 2]] * len(found)
+    with bu.Loader([np.arange(8)], 4, pool="serial") as loader, raises(ArgumentError):
+        to_tf_dataset(loader.map(lambda x: (x if x[0] else x / 2,)))
+
+
+def test_with_a_signature_of_ones_own_a_batch_may_have_another_dtype_of_the_kind() -> None:
+    spec = (tf.TensorSpec([None], tf.int64),)
+    same = list(to_tf_dataset(after_two(lambda x: x.astype(">i8")), signature=spec))
+    assert [each[0].numpy().tolist() for each in same] == [[0, 1, 2]] * 4
+    for change in (lambda x: x / 2, lambda x: x.astype("f4")):
+        with raises(tf.errors.OpError):
+            list(to_tf_dataset(after_two(change), signature=spec))
+
+
+def test_a_mask_is_not_dropped() -> None:
+    masked = np.ma.masked_array([1.0, 2, 3], mask=[0, 1, 0])
+    with raises(ArgumentTypeError):
+        to_tensorflow((masked,))
+    with raises(ArgumentError):
+        to_tf_dataset(iter([(masked,)]))
+
+
 def test_the_cardinality(pools: list[AbstractWorkerPool]) -> None:
     with bu.Loader([NUMBERS], SIZE, pool=pools[0]) as loader:
         assert len(to_tf_dataset(loader)) == len(loader) == 11
