@@ -131,9 +131,11 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     if signature is None:
         signature = _with_open_axes(_signature(_looked_at(batches, begun), _all_whole(batches)), _columns(batches))
 
+    def element(batch: Any) -> Any:
+        return _checked(_structure(batch), signature, casting)
+
     def generate() -> Iterator[Any]:
-        read = begun.pop() if begun else iter(batches)
-        return map(lambda batch: _checked(_structure(batch), signature, casting), read)
+        return map(element, begun.pop() if begun else iter(batches))
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
     n_batches = _n_batches(batches)
