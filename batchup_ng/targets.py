@@ -10,6 +10,7 @@ import numpy as np
 from . import validation
 from .augment.boxes import BOX_FORMATS, box_convert, boxes_of_image
 from .columns import Places, column_names, keys_in
+from .display import counted
 from .errors import ArgumentError, ArgumentTypeError, MapResultError
 from .validation import one_of
 
@@ -65,6 +66,12 @@ class DetectionTargets:
             {entry: self._value(i, entry, whole[key][i]) for entry, key in zip(self.columns, keys, strict=True)}
             for i in range(lengths.pop())
         ]
+        for i, target in enumerate(targets):
+            if "boxes" in target and "labels" in target and len(target["boxes"]) != len(target["labels"]):
+                raise ArgumentError(
+                    f"labels[{i}] must have one number for each of the {counted(len(target['boxes']), 'box', 'boxes')} "
+                    f"of the image, and has {len(target['labels'])}"
+                )
         return self._joined(whole, keys, targets)
 
     def columns_after(self, form: Any) -> Any:

@@ -62,6 +62,8 @@ def test_a_batch_without_samples_has_no_targets() -> None:
         lambda: bu.DetectionTargets("boxes")(boxes=[[[1, 2, 3]]]),
         lambda: bu.DetectionTargets("boxes", "labels")(boxes=BOXES, labels=LABELS[:2]),
         lambda: bu.DetectionTargets("boxes")(boxes=BOXES, target=LABELS),
+        lambda: bu.DetectionTargets("boxes", "labels")(boxes=[[[1, 2, 3, 4], [1, 2, 3, 4]]], labels=[[7]]),
+        lambda: bu.DetectionTargets("boxes", "labels")(boxes=[[]], labels=[[7]]),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any) -> None:

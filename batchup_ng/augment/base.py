@@ -342,9 +342,9 @@ class compose(Operation):
                         f"{ANNOTATIONS[inner]}=column), and {last}"
                     )
 
-    def _refuse_unchanged(self, parts: Mapping[int, Any], place: int) -> None:
-        """Refuse a call by place if a second part may be images, or if a mask would not move with the images."""
-        named = self.columns or list(parts)
+    def _refuse_unchanged(self, parts: Mapping[Any, Any], place: Any) -> None:
+        """Refuse a call by place if a second part may be images; any if a mask would not move with the images."""
+        named = dict(zip(parts, self.columns or parts, strict=True))
         others = [key for key in self.annotations.unnamed(parts) if key != place]
         if self.columns is not None and not self.chosen:
             alike = [named[key] for key in sorted([place, *others]) if like_images(parts[key])]
@@ -391,7 +391,7 @@ class compose(Operation):
             raise MapCallError(
                 f"image must be one of the batch's parts, {list(parts)}, not {self.image!r}; pass compose(image=)"
             )
-        if not named and len(parts) > 1:
+        if len(parts) > 1 and (not named or self.image is None):
             self._refuse_unchanged(parts, place)
         images, labels, annotations = self._taken(parts, place, beside)
         self._refuse_unmoved(parts, by_place=not named)

@@ -60,7 +60,7 @@ class Mixing(Operation):
         last, weights = images[-1].copy(), _room_for_weights(soft)
         for i in reversed(range(len(images))):  # backwards: the partner is still unchanged
             weights[i] = self.mix(images[i], images[i - 1] if i else last, *drawn[i].tolist())
-        return images, weights * soft + (1 - weights) * np.roll(soft, 1, axis=0)
+        return images, _blended(weights, soft, np.roll(soft, 1, axis=0))
 
     def join(self, own: Part, others: Sequence[Part], drawn: Any) -> Part:
         (images, labels, _), ((partners, theirs, _),) = own, others
@@ -69,7 +69,7 @@ class Mixing(Operation):
         weights = _room_for_weights(soft)
         for i, (image, partner) in enumerate(zip(images, partners, strict=True)):
             weights[i] = self.mix(image, partner, *drawn[i].tolist())
-        return Part(images, weights * soft + (1 - weights) * other, None)
+        return Part(images, _blended(weights, soft, other), None)
 
     def check_annotations(self, columns: AnnotationColumns) -> None:
         if columns.given:
@@ -109,6 +109,12 @@ def _room_for_weights(labels: np.ndarray) -> np.ndarray:
     return np.empty((len(labels), *[1] * (labels.ndim - 1)), labels.dtype)
 
 
+def _blended(weights: np.ndarray, labels: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the weighted means of labels. Where the weight is 1, the other label does not count, even if infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(weights == 1, labels, weights * labels + (1 - weights) * others)
+
+
 def check_same_size(operation: Operation, images: np.ndarray, partners: np.ndarray) -> None:
     """Raise :class:`~batchup_ng.errors.ArgumentError` if companions have images of another shape or dtype."""
     if images.shape != partners.shape or images.dtype != partners.dtype:
@@ -143,7 +149,7 @@ class mixup(Mixing):
             own += np.multiply(partner, 256 - int(weight), dtype=np.uint16)
             own += 128
             np.right_shift(own, 8, out=image, casting="unsafe")
-        else:
+        elif weight < 256:
             image *= np.float32(weight / 256)
             image += partner * np.float32(1 - weight / 256)
         return weight / 256

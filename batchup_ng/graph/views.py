@@ -135,6 +135,9 @@ class ViewsNode(MapNode):
         chosen = column_names("on", on) if on is not None else [] if form is None else [_image_in(form)]
         columns = with_places(form, chosen)
         views = Views([for_columns(fn, chosen) for fn in fns] if chosen else fns)
+        if on is None and isinstance(form, Mapping):
+            for fn in fns:  # as in a map of all columns, this raises for boxes or masks that would not move
+                for_columns(fn, list(form))
         super().__init__(source, views, rng="sample")
         self.on = on
         self.out = out

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import validation
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError
 from ..randomness import BatchKey
 from .base import AbstractSampler, PlannedSampler, RandomAccessSampler, array_fingerprint
 from .standard import RepeatedSampler, StandardSampler
@@ -169,6 +169,11 @@ def rows_of(sampler: AbstractSampler) -> tuple[int, np.ndarray | None]:
             f"set its n_rows, or its indices"
         )
     rows = np.unique(rows)
+    if len(rows) and rows[0] < 0:  # a row may have two numbers then, and be its own companion
+        raise ArgumentError(
+            f"companions need rows that are counted from the start, and a row of the sampler is {rows[0]}; add the "
+            f"number of rows to such indices"
+        )
     plain = len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(rows) - 1)
     return len(rows), None if plain else rows
 

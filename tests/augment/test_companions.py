@@ -286,8 +286,8 @@ def test_objects_of_the_companion_cover_those_of_the_image() -> None:
     assert (x == 10).all()
     assert masks[0, :4, :4].all()
     stricter = augment.compose(
-        augment.copy_paste(objects=1.0), boxes="boxes", box_labels=["labels", "masks"], masks="masks",
-        min_visibility=0.6,
+        augment.copy_paste(objects=1.0), boxes="boxes", box_labels=["labels", "masks"],
+        masks=["masks", "semantic"], min_visibility=0.6,
     ).with_companions([other], **own, rng=rng(1))  # fmt: skip
     assert stricter["labels"][0].tolist() == [2, 7, 8]
 

@@ -118,6 +118,21 @@ def test_the_images_of_a_dict_without_image_are_its_only_part_like_them(pools: l
         assert chosen[:]["f"].shape == (6, 4, 4)
 
 
+def test_a_column_of_a_dict_with_the_height_and_width_of_the_images_must_move_too() -> None:
+    x, grey = images(4, (8, 8)), images(4, (8, 8))[..., 0]
+    for chain in (augment.flip(p=1.0), augment.random_crop(4), augment.compose(augment.flip())):
+        with raises(ArgumentError):
+            bu.ArrayDataSource({"image": x, "segmentation": grey}).map(chain)[:]
+    source = bu.ArrayDataSource({"image": x, "segmentation": grey, "other": x})
+    moved = source.map(augment.compose(augment.flip(p=1.0), masks="segmentation"))[:]
+    np.testing.assert_array_equal(moved["segmentation"], grey[:, :, ::-1])
+    np.testing.assert_array_equal(moved["other"], x)
+    alone = source.map(augment.flip(p=1.0), on="image")[:]
+    np.testing.assert_array_equal(alone["segmentation"], grey)
+    coloured = source.map(augment.color_jitter(0.5))[:]  # which moves nothing
+    np.testing.assert_array_equal(coloured["segmentation"], grey)
+
+
 def test_in_a_source_by_place_and_by_name() -> None:
     x, y = images(10), np.arange(10)
     chain = augment.compose(augment.flip(), augment.random_crop(16, padding=2))

@@ -66,6 +66,15 @@ def test_p_0_and_a_sample_alone_give_labels_their_form_and_leave_all_as_it_is(ki
     np.testing.assert_array_equal(soft, np.eye(5, dtype=np.float32)[LABELS[:n]], strict=True)
 
 
+@pytest.mark.parametrize("kind", [augment.mixup, augment.cutmix])
+def test_what_is_not_mixed_takes_nothing_of_an_infinite_partner(kind: Any) -> None:
+    x, y = images(4, dtype=np.float32), np.ones((4, 2), np.float32)
+    x[1, 0, 0], y[1, 0], y[3, 1] = np.inf, np.inf, np.nan
+    made, soft = kind(p=0.0)(x.copy(), y, rng=rng(4))
+    np.testing.assert_array_equal(made, x)
+    np.testing.assert_array_equal(soft, y)
+
+
 def test_many_classes_take_a_row_for_each_sample() -> None:
     _, soft = augment.mixup(num_classes=1_000_000)(images(), np.arange(6), rng=rng(6))
     assert soft.shape == (6, 1_000_000)

@@ -324,6 +324,10 @@ def refused() -> dict[str, tuple[Any, Any]]:
         "few labels": (lambda: plain.map(beside, companions=bu.same_class(1, [0, 1])), ArgumentError),
         "labels by weight": (lambda: plain.sample(weights=1).map(beside, companions=bu.same_class(1, LABELS)),
                              ArgumentTypeError),
+        "rows from the end": (
+            lambda: bu.ArrayDataSource([np.arange(6)], sampler=bu.SubsetSampler([5, -1, 0])).map(beside, companions=1),
+            ArgumentError,
+        ),
         "unknown rows": (lambda: bu.ArrayDataSource([np.arange(3)], sampler=Drawing()).map(beside, companions=1),
                          ArgumentTypeError),
     }  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng import augment
+from batchup_ng.errors import ArgumentError
 from batchup_ng.testing.sources import assert_same_batch, assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
@@ -141,6 +142,14 @@ def test_boxes_and_masks_move_with_their_view() -> None:
     rows = next(scenes().batch_iterator(SIZE, 3))
     assert_same_batch(batch["mask_3"], rows["mask"])
     assert [len(each) for each in batch["boxes_3"]] == [len(each) for each in rows["boxes"]]
+
+
+def test_views_of_images_alone_leave_no_boxes_or_masks_behind() -> None:
+    for moving in (augment.flip(), augment.compose(augment.flip())):
+        with raises(ArgumentError):
+            scenes().views(2, moving)
+    assert "boxes" in scenes().views(2, augment.color_jitter(0.5))[:]
+    assert "boxes" in scenes().views(2, augment.flip(), on="image")[:]
 
 
 def test_a_list_that_no_operation_changes_is_not_shared() -> None:
