@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
+from collections import UserDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -87,13 +89,35 @@ def _rows_of(part: Any) -> int:
         ) from None
 
 
-def map_leaves(fn: Callable[[Any], Any], batch: Any) -> Any:
-    """Return `batch` with `fn` applied to each leaf; nested tuples and dicts keep their form."""
+def map_leaves(fn: Callable[[Any], Any], batch: Any, *, classes: bool = False) -> Any:
+    """Return `batch` with `fn` applied to each leaf; nested tuples and dicts keep their form.
+
+    With `classes` they keep their class too, see :func:`of_class`; otherwise they become tuples and dicts.
+    """
     if isinstance(batch, tuple):
-        return tuple([map_leaves(fn, part) for part in batch])
+        parts = [map_leaves(fn, part, classes=classes) for part in batch]
+        return of_class(batch, parts) if classes else tuple(parts)
     if isinstance(batch, Mapping):
-        return {name: map_leaves(fn, part) for name, part in batch.items()}
+        named = {name: map_leaves(fn, part, classes=classes) for name, part in batch.items()}
+        return of_class(batch, named) if classes else named
     return fn(batch)
+
+
+def of_class(batch: Any, parts: Any) -> Any:
+    """Return the parts of a batch, a list or dict, in the class of `batch`: a namedtuple, a class derived from dict.
+
+    >>> from collections import OrderedDict
+    >>> of_class(OrderedDict(a=1), {"a": 2}) == OrderedDict(a=2)
+    True
+    """
+    if isinstance(batch, tuple):
+        return batch._make(parts) if hasattr(batch, "_make") else tuple(parts)
+    if type(batch) is dict or not isinstance(batch, (dict, UserDict)):
+        return parts
+    made = copy.copy(batch)
+    made.clear()
+    made.update(parts)
+    return made
 
 
 def leaves(batch: Any) -> Iterator[Any]:
@@ -117,7 +141,7 @@ def trim(batch: Any, n: int) -> Any:
             f"a batch whose arrays have {found[0]} and {found[-1]} rows cannot be cut to {n} samples; cut the sources "
             f"that it is made of"
         )
-    return map_leaves(lambda leaf: leaf[:n], batch)
+    return map_leaves(lambda leaf: leaf[:n], batch, classes=True)
 
 
 def trim_to_shortest(batches: Sequence[Any], sizes: Sequence[int]) -> Sequence[Any]:
@@ -141,17 +165,21 @@ def scatter(
     """Return one batch with the samples of ``parts[i]``, all of one structure, at ``offsets[i]``.
 
     The offsets together are every place from 0 to the number of samples, once. `stacked` are the keys of the columns
-    that become a list if the arrays of the parts differ in the shape of a sample, or True for all columns.
+    that become a list if the arrays of the parts differ in the shape of a sample, or True for all columns. The batch
+    has the class of the parts, if all have the same.
     """
     first = parts[0]
+    of_one_class = len(set(map(type, parts))) == 1
 
     def has(key: Any) -> bool:
         return stacked if isinstance(stacked, bool) else key in stacked
 
     if isinstance(first, tuple):
-        return tuple([scatter(each, offsets, buffers, has(i)) for i, each in enumerate(zip(*parts, strict=True))])
+        made = [scatter(each, offsets, buffers, has(i)) for i, each in enumerate(zip(*parts, strict=True))]
+        return of_class(first, made) if of_one_class else tuple(made)
     if isinstance(first, Mapping):
-        return {name: scatter([part[name] for part in parts], offsets, buffers, has(name)) for name in first}
+        named = {name: scatter([part[name] for part in parts], offsets, buffers, has(name)) for name in first}
+        return of_class(first, named) if of_one_class else named
     n = sum(len(places) for places in offsets)
     if any(not isinstance(part, np.ndarray) for part in parts):
         if all(map(is_any_tensor, parts)):

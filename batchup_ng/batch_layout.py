@@ -10,16 +10,17 @@ reference count, and costs a copy.
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 from array import array as plain_array
 from collections import deque
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import tensors
-from .batch import PLAIN, is_masked
+from .batch import PLAIN, is_masked, of_class
 from .errors import MapResultError
 from .interpreter import getrefcount
 from .memory.leases import FRESH, Buffers, Lease
@@ -103,6 +104,67 @@ def _of_its_own(exclusive: bool, value: Any) -> Any:
             held[name] = _of_its_own(exclusive and getrefcount(part) <= _HELD, part)
         return held
     return _finished(exclusive, value, FRESH)
+
+
+def _copy_of(array: np.ndarray) -> np.ndarray:
+    return array.copy("K")
+
+
+def settled(sample: Any, given: Any = (), copy_of: Callable[[np.ndarray], np.ndarray] = _copy_of) -> Any:
+    """Return the result of a function for one sample, in memory that no later call of the function writes to.
+
+    Call it as ``settled(fn(...), given)``, like :func:`finished`. A part is copied if anything else refers to its
+    memory, such as an array that the function fills each time. Parts of the sample `given` and views of them are not
+    copied. `copy_of` copies an array.
+    """
+    exclusive = getrefcount(sample) <= _PASSED
+    if exclusive and type(sample) is tuple:  # nearly all samples
+        for part in sample:
+            if type(part) is np.ndarray:
+                if getrefcount(part) > _HELD or part.base is not None or part.dtype.hasobject:
+                    break
+            elif type(part) not in PLAIN:
+                break
+        else:
+            return sample
+        part = None  # otherwise it would count as one more reference below
+    return _settled(exclusive, sample, list(given.values()) if isinstance(given, Mapping) else given, copy_of)
+
+
+def _settled(exclusive: bool, value: Any, given: Sequence[Any], copy_of: Callable[[np.ndarray], np.ndarray]) -> Any:
+    if type(value) in PLAIN:
+        return value
+    for each in given:
+        if value is each:
+            return value
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return _copy(value)
+        if exclusive:
+            for each in given:
+                if type(each) is np.ndarray and each.base is not None and each.base is value.base:
+                    return value
+        return value if exclusive and _owns(value, None) else copy_of(value)
+    if type(value) is list and PLAIN.issuperset(map(type, value)):
+        return value if exclusive else list(value)
+    if type(value) is list or isinstance(value, tuple):
+        parts = [_settled(exclusive and getrefcount(part) <= _HELD, part, given, copy_of) for part in value]
+        if type(value) is list:
+            return parts
+        return value if all(map(operator.is_, parts, value)) else of_class(value, parts)
+    if isinstance(value, MutableMapping):
+        held = value if exclusive else copy.copy(value)
+        for name in list(held):
+            part = held[name]
+            new = _settled(exclusive and getrefcount(part) <= _HELD, part, given, copy_of)
+            if new is not part:
+                held[name] = new
+        return held
+    if tensors.is_tensor(value):
+        return value if exclusive and _owns_tensor(value) else tensors.copied(value, FRESH)
+    if isinstance(value, np.void):  # a row of a structured array is a view
+        return value.copy()
+    return value if exclusive else copied(value)
 
 
 def copied(value: Any) -> Any:

@@ -2,11 +2,13 @@
 
 Each array, list and dict is counted as often as the columns hold it, and the base of an array as often as arrays are
 views of it. If Python counts more references, something else holds it: a constant of the map, a cache, a list of the
-user.
+user. A base of another kind, as after ``numpy.from_dlpack``, may only point to the memory of an owner that Python does
+not show. Such an array counts as held.
 """
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections import Counter, deque
 from collections.abc import Collection, MutableMapping
@@ -17,6 +19,7 @@ import numpy as np
 from . import tensors
 from .batch import PLAIN
 from .interpreter import getrefcount
+from .memory.leases import Lease
 
 
 def _unshared(held: dict[int, Any]) -> int:
@@ -53,7 +56,8 @@ class References:
             more = getrefcount(value) - _UNSHARED > self._counts[id(value)]
             if type(value) is tuple:
                 more = more and not PLAIN.issuperset(map(type, value))
-            if more or isinstance(value, memoryview) or (tensors.is_tensor(value) and not _is_alone(value)):
+            lent = isinstance(value, memoryview) or (_has_base(value) and not _owns_its_memory(value.base))
+            if more or lent or (tensors.is_tensor(value) and not _is_alone(value)):
                 held.add(id(value))
         return held
 
@@ -67,13 +71,23 @@ def reaches(value: Any, kept: Collection[int]) -> bool:
 
 def _parts(value: Any) -> Collection[Any]:
     """Return what a value holds: the parts of a list, tuple or dict, the base of an array, the objects in an array."""
-    if isinstance(value, (np.ndarray, np.void)) or type(value).__name__ == "DummyArray":  # the base of `as_strided`
+    if _has_base(value):
         if value.base is not None:
             return (value.base,)
         return value.ravel().tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else ()
     if isinstance(value, (tuple, list, deque)):
         return () if PLAIN.issuperset(map(type, value)) else value  # numbers and texts, which are many
     return list(value.values()) if isinstance(value, MutableMapping) else ()
+
+
+def _has_base(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.void)) or type(value).__name__ == "DummyArray"  # the base of `as_strided`
+
+
+def _owns_its_memory(base: Any) -> bool:
+    """Return whether the base of an array owns the memory, or refers to its owner. Then references show every user."""
+    known = base is None or _has_base(base) or isinstance(base, (Lease, mmap.mmap, memoryview)) or type(base) in PLAIN
+    return known or tensors.is_tensor(base)
 
 
 def _is_alone(tensor: Any) -> bool:

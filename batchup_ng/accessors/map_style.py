@@ -7,13 +7,13 @@ lock: the data set must be as thread-safe as the pool requires.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..batch import is_masked
-from ..batch_layout import copied, finished
+from ..batch_layout import copied, finished, settled
 from ..display import rows_in_words
 from ..errors import ArgumentTypeError, SampleReadError
 from ..memory.leases import FRESH
@@ -68,8 +68,9 @@ class MapStyle:
         if isinstance(chosen, int):
             return self.dataset[chosen]
         if len(chosen) > 0 or len(self) == 0:
-            return _stack(self._samples(chosen.tolist()), chosen.tolist())
-        return _without_rows(_stack([self.dataset[0]], [0]))
+            copies = _Copies(len(chosen))
+            return _stack(self._samples(chosen.tolist(), copies.of), chosen.tolist(), copies)
+        return _without_rows(_stack([self.dataset[0]], [0], _Copies(0)))
 
     def samples(self, rows: np.ndarray) -> list[Any]:
         """Return the samples of some rows, ``(n,) int``, as the data set gives them; copies of samples it keeps."""
@@ -78,10 +79,11 @@ class MapStyle:
     def __repr__(self) -> str:
         return f"MapStyle({type(self.dataset).__name__} of {len(self)} samples)"
 
-    def _samples(self, rows: list[int]) -> Sequence[Any]:
+    def _samples(self, rows: list[int], *copy_of: Callable[[np.ndarray], np.ndarray]) -> Sequence[Any]:
         at_once = getattr(self.dataset, "__getitems__", None)
         if at_once is None or not rows:
-            found = [self.dataset[row] for group in in_groups(rows, len(rows), READ) for row in group]
+            groups = in_groups(rows, len(rows), READ)
+            found = [settled(self.dataset[row], (), *copy_of) for group in groups for row in group]
             name_slowest(lambda first, end, _: rows_in_words(rows[first:end]))
             return found
         samples = at_once(rows)
@@ -109,7 +111,37 @@ def _check_dataset(dataset: Any) -> None:
         )
 
 
-def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
+class _Copies:
+    """Copies of arrays that the data set keeps.
+
+    Copies of the first kind are rows of one array. If a column has only these, it needs no second copy to be stacked.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self.column: np.ndarray | None = None
+        self._places = iter(range(n))
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """Return a copy of an array."""
+        if type(array) is not np.ndarray or not array.dtype.isnative:
+            return array.copy("K")
+        column = self.column
+        if column is None:
+            column = self.column = np.empty((self._n, *array.shape), array.dtype)
+        is_alike = array.shape == column.shape[1:] and array.dtype == column.dtype
+        place = next(self._places, None) if is_alike else None
+        if place is None:
+            return array.copy("K")
+        column[place] = array
+        return column[place, ...]
+
+    def are_all(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Return whether the rows of the column are these arrays, in this order."""
+        return len(arrays) == self._n and all(array.base is self.column for array in arrays)
+
+
+def _stack(samples: Sequence[Any], rows: list[int], copies: _Copies) -> Any:
     """Stack the samples of `rows` into columns."""
     if not samples:
         return []
@@ -122,11 +154,11 @@ def _stack(samples: Sequence[Any], rows: list[int]) -> Any:
                 row,
             )
     if form[0] == "tuple":
-        return tuple(_stack(column, rows) for column in zip(*samples, strict=True))
+        return tuple(_stack(column, rows, copies) for column in zip(*samples, strict=True))
     if form[0] == "mapping":
-        return {key: _stack([sample[key] for sample in samples], rows) for key in samples[0]}
+        return {key: _stack([sample[key] for sample in samples], rows, copies) for key in samples[0]}
     if form[0] == "array":
-        return _stack_arrays(samples, rows)
+        return _stack_arrays(samples, rows, copies)
     return [copied(sample) for sample in samples]  # the data set may keep them, and a map may write to them
 
 
@@ -162,13 +194,13 @@ def _as_array(sample: Any, row: int) -> np.ndarray:
         ) from error
 
 
-def _stack_arrays(samples: Sequence[Any], rows: list[int]) -> np.ndarray | list[np.ndarray]:
+def _stack_arrays(samples: Sequence[Any], rows: list[int], copies: _Copies) -> np.ndarray | list[np.ndarray]:
     if all(isinstance(sample, SCALARS) for sample in samples):
         return np.asarray(samples)
     arrays = [_as_array(sample, row) for sample, row in zip(samples, rows, strict=True)]
     if any(array.shape != arrays[0].shape for array in arrays):
         return [copied(array) for array in arrays]
-    return np.stack(arrays)
+    return copies.column if copies.column is not None and copies.are_all(arrays) else np.stack(arrays)
 
 
 def _without_rows(column: Any) -> Any:

@@ -79,7 +79,8 @@ def map_samples(
 ) -> PlannedDataSource:  # fmt: skip
     """Return a source whose samples are ``fn(*sample)``, or ``fn(**sample)`` if they are dicts.
 
-    Results of one shape are stacked to an array, of NumPy's common dtype of those in the batch. Others stay a list.
+    Results of one shape are stacked to an array, of NumPy's common dtype of those in the batch. Others stay a list. A
+    function may return the same array each time, with other values: it is copied.
 
     Args:
         fn: Called with the parts of one sample. It returns a sample: a tuple of arrays or numbers, or a dict. With

@@ -19,7 +19,7 @@ from ..accessors.own_rows import PictureRows
 from ..accessors.packed_texts import PackedTexts
 from ..accessors.ragged import Ragged
 from ..accessors.storage.base import StoredValues
-from ..batch import as_text, kind_of_samples
+from ..batch import as_text, kind_of_samples, of_class
 from ..columns import Places, form_of
 from ..errors import ArgumentError, MapResultError
 from .arrays import ArraysNode
@@ -67,7 +67,7 @@ class Fit:
             has = form_of(batch if isinstance(batch, Mapping) else len(batch))
             _check_form(self.model, self.form, self.part, has)
             if isinstance(batch, Mapping) and list(batch) != list(self.form):
-                batch = {name: batch[name] for name in self.form}
+                batch = of_class(batch, {name: batch[name] for name in self.form})
         changed = {}
         for key, (model, kind) in self.kinds.items():
             column = batch[key]
@@ -87,8 +87,8 @@ class Fit:
         if not changed:
             return batch
         if isinstance(batch, Mapping):
-            return {**batch, **changed}
-        return tuple([changed.get(place, column) for place, column in enumerate(batch)])
+            return of_class(batch, {**batch, **changed})
+        return of_class(batch, [changed.get(place, column) for place, column in enumerate(batch)])
 
     def only(self, keys: Sequence[Any]) -> Fit | None:
         """Return the same for a part that has only these columns, in this order; None if nothing is left to do."""

@@ -171,4 +171,4 @@ def _left(batch: Any, kept: np.ndarray, n: int, buffers: Buffers) -> Any:
             return [leaf[place] for place in kept.tolist()]
         return gather(leaf, kept, buffers) if getattr(leaf, "ndim", 0) else leaf
 
-    return nests.map_leaves(cut, batch)
+    return nests.map_leaves(cut, batch, classes=True)

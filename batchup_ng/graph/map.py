@@ -16,7 +16,7 @@ import numpy as np
 from .. import batch as nests
 from .. import validation
 from ..batch import NOTHING_LEFT, as_batch
-from ..batch_layout import apart, copied, own_parts
+from ..batch_layout import apart, copied, own_parts, settled
 from ..columns import MappedColumns, column_names, form_like, keys_in
 from ..error_context import function_name, note_map
 from ..errors import ArgumentError, MapCallError, MapResultError
@@ -346,7 +346,7 @@ class SampleMapNode(MapNode):
         n = nests.length(batch)
         if self.rng is None and others is None:
             groups = in_groups(nests.samples_of(batch), n, self.name_in_meters)
-            samples = [call(self.fn, sample, kind=SAMPLE_MAP) for group in groups for sample in group]
+            samples = [settled(call(self.fn, one, kind=SAMPLE_MAP), one) for group in groups for one in group]
         else:
             given: dict[str, Any] = {}
             if self.rng is not None:
@@ -355,7 +355,8 @@ class SampleMapNode(MapNode):
                 given[OTHERS] = map(list, zip(*map(nests.samples_of, others), strict=True))
             keywords = (dict(zip(given, each, strict=True)) for each in zip(*given.values(), strict=True))
             pairs = in_groups(zip(nests.samples_of(batch), keywords, strict=True), n, self.name_in_meters)
-            samples = [call(self.fn, one, more, kind=SAMPLE_MAP) for group in pairs for one, more in group]
+            every = (pair for group in pairs for pair in group)
+            samples = [settled(call(self.fn, one, more, kind=SAMPLE_MAP), one) for one, more in every]
         if any(sample is None for sample in samples):
             name = function_name(self.fn)
             raise MapResultError(f"map {name!r} returned None for a sample; let it return a tuple: (x, y)")
