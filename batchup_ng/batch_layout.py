@@ -118,8 +118,9 @@ def settled(sample: Any, given: Any = (), copy_of: Callable[[np.ndarray], np.nda
     copied. `copy_of` copies an array.
     """
     exclusive = getrefcount(sample) <= _PASSED
-    if exclusive and type(sample) is tuple:  # nearly all samples
-        for part in sample:
+    if exclusive and (type(sample) is tuple or type(sample) is dict):  # nearly all samples
+        parts: Any = sample if isinstance(sample, tuple) else sample.values()
+        for part in parts:
             if type(part) is np.ndarray:
                 if getrefcount(part) > _HELD or part.base is not None or part.dtype.hasobject:
                     break
@@ -127,7 +128,7 @@ def settled(sample: Any, given: Any = (), copy_of: Callable[[np.ndarray], np.nda
                 break
         else:
             return sample
-        part = None  # otherwise it would count as one more reference below
+        part = parts = None  # otherwise it would count as one more reference below
     return _settled(exclusive, sample, list(given.values()) if isinstance(given, Mapping) else given, copy_of)
 
 

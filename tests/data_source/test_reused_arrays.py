@@ -77,6 +77,11 @@ def a_new_dict() -> Callable[[float], Any]:
     return lambda x: {"a": fill(x)[0]}
 
 
+def kept_in_a_new_dict() -> Callable[[float], Any]:
+    fill = whole()
+    return lambda x: {"n": x, "new": np.full(2, x), "a": fill(x)[0]}
+
+
 def of_several_lengths() -> Callable[[float], Any]:
     fill = whole()
     return lambda x: (fill(x)[0][: 1 + int(x) % 3],)
@@ -124,8 +129,8 @@ def at_times() -> Callable[[float], Any]:
     return lambda x: (np.full(3, x),) if x % 3 else fill(x)
 
 
-MADE = [whole, slices, two_in_turn, a_tuple, a_dict, a_new_dict, of_several_lengths, lists, objects, records, named,
-        at_times]  # fmt: skip
+MADE = [whole, slices, two_in_turn, a_tuple, a_dict, a_new_dict, kept_in_a_new_dict, of_several_lengths, lists, objects,
+        records, named, at_times]  # fmt: skip
 
 
 def plain(value: Any) -> Any:
