@@ -63,7 +63,7 @@ def to_tensorflow(batches: Any) -> Any:
 
 
 def _tensors(batch: Any) -> Any:
-    return map_leaves(_tensor, batch)
+    return map_leaves(_tensor, batch, classes=True)
 
 
 def _tensor(leaf: Any) -> Any:

@@ -6,7 +6,7 @@ import doctest
 import itertools
 import json
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -145,6 +145,16 @@ def test_with_a_signature_of_ones_own_a_batch_may_have_another_dtype_of_the_kind
     for change in (lambda x: x / 2, lambda x: x.astype("f4")):
         with raises(tf.errors.OpError):
             list(to_tf_dataset(after_two(change), signature=spec))
+
+
+def test_a_named_tuple_stays_one() -> None:
+    class Pair(NamedTuple):
+        x: Any
+        y: Any
+
+    with bu.Loader([np.arange(4)], 2, pool="serial") as loader:
+        for batch in to_tensorflow(loader.map(lambda x: Pair(x, {"z": -x}))):
+            assert (batch.x.numpy() == -batch.y["z"].numpy()).all()
 
 
 def test_a_mask_is_not_dropped() -> None:
