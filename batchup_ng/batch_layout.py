@@ -10,6 +10,7 @@ reference count, and costs a copy.
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 from array import array as plain_array
@@ -218,6 +219,41 @@ def apart(batch: Any, before: Any, first: Any = ()) -> Any:
     own = copy.copy(batch)
     own.update(changed)
     return own
+
+
+def unkept(made: list[Any], before: Any = (), first: Any = (), copies: Callable[[Any], bool] | None = None) -> Any:
+    """Return the result of a user's code that is called again before the loop gets the result.
+
+    An array, list or dict is copied if that code or anything else keeps it or its memory: the next call could write
+    there. Others are handed out unchanged.
+
+    Args:
+        made: A list of the result alone, from which it is taken. No variable may hold the result.
+        before: The batch that the code was called with.
+        first: Another batch that the caller holds and that may have some of the columns.
+        copies: Says of an array or tensor whether it is copied at once anyway. Then it is not copied here.
+    """
+    known = [*_columns_of(before), *_columns_of(first)]
+    references = References()
+    for part in [*known, *known, *made]:  # `known` and the batches hold the columns
+        references.add(part)
+    part = None
+    held = references.kept()
+    return _unkept(made.pop(), held, copies) if held else made.pop()
+
+
+def _unkept(value: Any, kept: Collection[int], copies: Callable[[Any], bool] | None) -> Any:
+    if not reaches(value, kept) or (copies is not None and copies(value)):
+        return value
+    own = _copy if id(value) in kept else functools.partial(_unkept, kept=kept, copies=copies)
+    if isinstance(value, tuple):
+        parts = map(own, value)
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if type(value) is list:
+        return list(map(own, value))
+    if type(value) is dict:
+        return {name: own(part) for name, part in value.items()}
+    return _copy(value)
 
 
 def _columns_of(batch: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import functools
 import math
 import os
 import queue
@@ -27,6 +28,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..batch_layout import unkept
 from ..data_source.epoch.iterator import BatchIterator
 from ..data_source.epoch.iterator_views import IteratorView, broken_off, progress_of, reason
 from ..data_source.epoch.state_file import write_state
@@ -74,6 +76,8 @@ class AheadIterator(IteratorView):
             may read data that belongs to the consumer's thread).
         receive: Called on the consumer's thread with each converted batch. The consumer gets its result, which is freed
             when the consumer drops it.
+        copies: Says of an array or tensor whether `convert` copies it in any case. A batch that the user's code may
+            write to again is copied before the conversion, but for these.
         waiting: Called with the function that waits for a batch, and its argument, in place of that function. It may
             mark the wait for a profiler.
     """
@@ -81,6 +85,7 @@ class AheadIterator(IteratorView):
     def __init__(
         self, iterator: Any, convert: Convert, depth: int = 2, always: bool = True, receive: Convert | None = None,
         waiting: Callable[[Callable[[int], Any], int], Any] | None = None,
+        copies: Callable[[Any], bool] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(iterator)
         if getattr(iterator, "hands_out_again", False):
@@ -88,7 +93,13 @@ class AheadIterator(IteratorView):
                 "watch(..., headroom=) must watch what your own loop iterates over, not what an adapter reads ahead; "
                 "call watch(to_torch(loader), headroom=16)"
             )
-        self._convert = convert
+        give = functools.partial(unkept, copies=copies)
+        take: Convert = list.pop
+        if hasattr(iterator, "results_by"):
+            iterator.results_by(give)
+        elif always or hasattr(iterator, "buffered"):  # an iterator of the user's, which the thread may call
+            take = give
+        self._convert: Convert = lambda made: convert(take(made))
         self._depth = depth
         self._always = always
         self._receive = receive
@@ -109,7 +120,7 @@ class AheadIterator(IteratorView):
         # Held by the consumer whose turn it is. Taken by ``with`` alone: after ``acquire`` an interrupt would leave it.
         self._lock: Any = threading.RLock()
         run = contextvars.copy_context().run
-        arguments = (_convert_ahead, iterator, convert, self._work, self._meter)
+        arguments = (_convert_ahead, iterator, self._convert, self._work, self._meter)
         self._thread: threading.Thread | None = threading.Thread(
             target=run, args=arguments, daemon=True, name="handover"
         )
@@ -211,7 +222,8 @@ class AheadIterator(IteratorView):
 
     def _made_here(self, number: int) -> Any:
         """Make a batch in ``next``, while the thread is idle."""
-        for batch in self._iterator:  # noqa: B007  # next() is a call, and an interrupt after it would lose the batch
+        made = [None]  # no variable holds the batch: it would count as a reference
+        for made[0] in self._iterator:  # next() is a call, and an interrupt after it would lose the batch
             break
         else:
             if self._failure and not getattr(self._iterator, "at_end", False):
@@ -220,7 +232,7 @@ class AheadIterator(IteratorView):
             self.at_end = True
             raise StopIteration
         self._failure = ""
-        converted = _converted(self._convert, batch, self._meter)
+        converted = _converted(self._convert, made, self._meter)
         item = self._work.ready[number] = converted, progress_of(self._iterator)
         return item
 
@@ -388,7 +400,7 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work, meter: Any) -> 
         taken(work.room)  # and free the batch that comes with it
         while not work.ended and (number := max(number, work.span[0])) < work.span[1]:
             try:
-                work.ready[number] = _converted(convert, next(iterator), meter), progress_of(iterator)
+                work.ready[number] = _converted(convert, [next(iterator)], meter), progress_of(iterator)
             except StopIteration as error:
                 work.ready[number] = error.with_traceback(None)  # its frames would hold the thread after its end
                 return
@@ -402,7 +414,8 @@ def _convert_wanted(iterator: Any, convert: Convert, work: Work, meter: Any) -> 
             return
 
 
-def _converted(convert: Convert, batch: Any, meter: Any) -> Any:
+def _converted(convert: Convert, batch: list[Any], meter: Any) -> Any:
+    """Return the converted batch; `batch` is a list of it alone, and so for `convert`."""
     began = time.monotonic()
     try:
         made = convert(batch)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import validation
+from ..data_source.epoch.iterator_views import results_given
 from ..errors import ArgumentError, ArgumentTypeError, StateError
 from ..loader import Loader
 from ..warn import warn_consumer
@@ -95,7 +96,7 @@ def to_keras(loader: Loader) -> Any:
         loader.batches([])
     except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{error}{remedy}") from error
-    return LoaderDataset(loader)
+    return LoaderDataset(loader.view(results_given))
 
 
 def endless(loader: Loader) -> Iterator[Any]:
@@ -117,7 +118,7 @@ def endless(loader: Loader) -> Iterator[Any]:
 
 
 def _endless(loader: Loader) -> Iterator[Any]:
-    yield from loader.epochs(None)
+    yield from loader.view(results_given).epochs(None)
 
 
 def _check(loader: Any) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 
 from .. import validation
 from ..batch import map_leaves, refuse_masked
+from ..batch_layout import unkept
+from ..data_source.epoch.iterator_views import results_given
 from ..error_context import unless_of_signal_handler
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
@@ -135,7 +137,7 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
         return _checked(_structure(batch), signature, casting)
 
     def generate() -> Iterator[Any]:
-        return map(element, begun.pop() if begun else iter(batches))
+        return map(element, begun.pop() if begun else _to_read_ahead(batches))
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
     n_batches = _n_batches(batches)
@@ -144,6 +146,20 @@ def to_tf_dataset(batches: Any, signature: Any = None, prefetch: int = 1) -> Any
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # it would hold two more batches, uncounted
     return (dataset.prefetch(prefetch) if prefetch else dataset).with_options(options)
+
+
+def _to_read_ahead(batches: Any) -> Iterator[Any]:
+    """Return an iterator of `batches` for ``tf.data``, which reads ahead of the loop and may use the arrays' memory."""
+    iterator = results_given(iter(batches))
+    return iterator if hasattr(iterator, "results_by") else _unkept(iterator)
+
+
+def _unkept(iterator: Iterator[Any]) -> Iterator[Any]:
+    """Yield the batches of an iterator of the user's, which may keep their arrays and fill them again."""
+    made = [None]
+    for made[0] in iterator:  # no variable holds the batch: it would count as a reference
+        yield unkept(made)
+        made.append(None)
 
 
 def _structure(batch: Any) -> Any:
@@ -180,7 +196,7 @@ def _looked_at(batches: Any, begun: list[Iterator[Any]]) -> list[Any]:
             numbers = range(min(2, batches.batches_per_epoch))
             by_number = batches.batches(numbers)
             return [next(by_number) for _ in numbers]  # stop before the end, where a watched loader reports
-    iterator = iter(batches)
+    iterator = _to_read_ahead(batches)
     looked_at = list(itertools.islice(iterator, 1))
     begun.append(itertools.chain(looked_at, iterator))
     return looked_at

@@ -92,7 +92,8 @@ def to_torch(batches: Any, device: Any = None, channels_first: Any = False, dtyp
     convert = tensors
     if place.type != "cpu" or dtype is not None:
         convert = lambda batch: _map(lambda leaf: _moved(leaf, place, dtype), tensors(batch))  # noqa: E731
-    options: dict[str, Any] = {"always": place.type != "cpu", "waiting": _in_range}
+    ahead = place.type != "cpu"
+    options: dict[str, Any] = {"always": ahead, "waiting": _in_range, "copies": _is_moved if ahead else None}
     return handed_over(batches, lambda iterator: AheadIterator(iterator, convert, **options), TORCH_RANKS)
 
 
@@ -346,6 +347,11 @@ def _moved(value: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
     return value.to(device, _dtype(value, dtype)) if isinstance(value, torch.Tensor) else value
 
 
+def _is_moved(value: Any) -> bool:
+    """Return whether an array or tensor in main memory goes to another device."""
+    return isinstance(value, torch.Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufc")
+
+
 def _dtype(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
 
@@ -358,7 +364,7 @@ def _cuda_iterator(iterator: Any, tensors: Callable[[Any], Any], device: torch.d
     if device.index is None:  # fixed now: each thread has its own current device
         device = torch.device("cuda", torch.cuda.current_device())
     transfer = CudaTransfer(tensors, device, dtype)
-    return AheadIterator(iterator, transfer.send, receive=transfer.receive, waiting=_in_range)
+    return AheadIterator(iterator, transfer.send, receive=transfer.receive, waiting=_in_range, copies=_is_moved)
 
 
 def _in_range(wait: Callable[[int], Any], number: int) -> Any:

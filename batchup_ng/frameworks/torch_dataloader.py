@@ -457,7 +457,7 @@ def _pinned(batches: Batches, inline: bool) -> Any:
         with torch.cuda.device(device):  # otherwise a thread would also allocate for device 0
             return pin_memory(batch)
 
-    return MappedIterator(batches, pin, "pinned") if inline else AheadIterator(batches, pin)
+    return MappedIterator(batches, pin, "pinned") if inline else AheadIterator(batches, pin, copies=torch.is_tensor)
 
 
 class Sent(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..batch import NOTHING_LEFT, as_batch
 from ..batch_layout import apart
 from ..data_source.epoch.reading import with_mask
+from ..data_source.epoch.runner import Give
 from ..error_context import described, function_name, note_map, raise_if_of_signal_handler
 from ..graph.columns import ColumnsNode
 from ..graph.map import MapNode
@@ -17,12 +18,14 @@ from ..randomness import BatchKey
 class ConsumerMaps(NamedTuple):
     """Maps after a pool, applied one after the other in the consumer's process, in its ``next``.
 
-    The results of the last one are handed out unchanged: a view, a list, a tensor on another device. Their random
-    numbers are the same as if the maps were in the source.
+    The results of the last one are handed out unchanged: a view, a list, a tensor on another device. Only for an
+    adapter that reads ahead of the loop, what the map keeps is copied. Their random numbers are the same as if the maps
+    were in the source.
     """
 
     nodes: tuple[MapNode | ColumnsNode, ...]
     pad_mask: bool = False  # whether to append an array that marks padding
+    give: Give | None = None  # brings the result of the last map out, if an adapter reads ahead of the loop
 
     def __call__(self, batch: Any, key: BatchKey, planned: int) -> Any:
         """Return the batch after all maps, or NOTHING_LEFT if lazy filters keep no sample of it.
@@ -35,15 +38,18 @@ class ConsumerMaps(NamedTuple):
                 return batch
             given = _parts(batch)
             try:
-                batch = node.unchecked(given, key._replace(path=key.path + (0,) * above), planned)
+                made = [node.unchecked(given, key._replace(path=key.path + (0,) * above), planned)]
             except Exception as error:
                 raise_if_of_signal_handler(error)
                 note_map(error, function_name(node.fn))
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
+            others = () if first is given else first
             if above:  # the next map may write to a column
-                batch = as_batch(batch)  # first: a list would hold the columns, too
-                batch = apart(batch, given, () if first is given else first)
+                batch = as_batch(made.pop())  # first: a list would hold the columns, too
+                batch = apart(batch, given, others)
+            else:
+                batch = made.pop() if self.give is None else self.give(made, given, others)
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 

@@ -29,6 +29,7 @@ from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.failures import Failures, check_replaced, rows_in_words
 from ..data_source.epoch.prepared import Epoch
 from ..data_source.epoch.reading import MakeBatch
+from ..data_source.epoch.runner import Give
 from ..error_context import raise_if_of_signal_handler, unless_of_signal_handler
 from ..errors import SampleTimeout
 from ..faults.isolation import READ_FAILURES, PartialBatch, isolable
@@ -270,6 +271,9 @@ class EpochRunner(BufferedRunner):
         """Apply the maps to a batch of `n` planned samples. If `kept` is given, it holds only the samples at `kept`."""
         key = planned.key._replace(path=self._path)
         return self._maps(batch, key, n) if kept is None else self._maps(batch, key.part(kept), len(kept))
+
+    def results_by(self, give: Give | None) -> None:
+        self._maps = self._maps._replace(give=give)
 
     def _filled(self, planned: PlannedBatch, n: int) -> Any:
         """Return a batch in place of a batch of `n` samples with none left, or NOTHING_LEFT to leave it out."""

@@ -18,7 +18,7 @@ from ..batch_layout import finished
 from ..data_source.epoch.accounting import count_of
 from ..data_source.epoch.checkpoint import inner_state, put_back
 from ..data_source.epoch.prepared import Epoch
-from ..data_source.epoch.runner import Runner
+from ..data_source.epoch.runner import Give, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..errors import ArgumentTypeError
@@ -163,6 +163,9 @@ class ProducerRunner(BufferedRunner):
         accounting.record(accounting.batches, n, n, 0, "" if batch is NOTHING_LEFT else transport)
         self.latest = latest
         return batch
+
+    def results_by(self, give: Give | None) -> None:
+        self._maps = self._maps._replace(give=give)
 
     def close(self) -> None:
         self._buffer.close()

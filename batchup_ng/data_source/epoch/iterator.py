@@ -19,13 +19,13 @@ from .history import adopted
 from .iterator_views import reason
 from .opening import prepare, start
 from .prepared import Epoch
-from .runner import Runner
+from .runner import Give, Runner
 from .state_file import read_state, write_state
 
 HIDDEN_NAMES = {
     "ahead", "ahead_of", "asked", "at_end", "break_off", "broken_off_before_first", "buffered", "changing",
-    "epoch_progress", "fill", "flow_id", "lead", "mark", "n_batches", "plan", "shard_world", "start_seconds",
-    "state_at", "take_back", "torn", "untouched", "warned",
+    "epoch_progress", "fill", "flow_id", "lead", "mark", "n_batches", "plan", "results_by", "shard_world",
+    "start_seconds", "state_at", "take_back", "torn", "untouched", "warned",
 }  # fmt: skip
 """Methods and attributes for the library, not for users."""
 
@@ -67,6 +67,7 @@ class BatchIterator(Iterator[Any]):
     def __init__(self, epoch: Epoch, runner: Runner, series: weakref.ref[Any] | None = None) -> None:
         self._handed = 0, 0, 0.0  # batches, samples, and seconds of the consumer in ``next``
         self._counting = threading.RLock()  # held while these change
+        self._give: Give | None = None
         self._series = series
         self._begin(epoch, runner)
 
@@ -75,6 +76,7 @@ class BatchIterator(Iterator[Any]):
         self._finalizer.atexit = False  # daemon threads may loop then
         self._epoch = epoch
         self._runner = runner
+        runner.results_by(self._give)
         self._accounting = epoch.accounting
         self.at_end = self.asked = False
         self.ahead_of: Any = None
@@ -434,6 +436,11 @@ class BatchIterator(Iterator[Any]):
     def buffered(self) -> int:
         """Return the number of finished batches that wait."""
         return 0 if self._over is not None else self._runner.ready()
+
+    def results_by(self, give: Give) -> None:
+        """Hand out what `give` returns for each result of a map after the pool: see ``Runner.results_by``."""
+        self._give = give
+        self._runner.results_by(give)
 
     def fill(self) -> None:
         """Submit batches while there is room for them."""

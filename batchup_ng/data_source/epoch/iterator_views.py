@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from ...batch import as_batch
+from ...batch_layout import apart, unkept
 from ...error_context import function_name, text_of
 from ...errors import ArgumentError, ArgumentTypeError, NoEpochLeftWarning, PoolClosed
 from ...graph.map import call
 from ...graph.wrong_calls import LOADER_MAP
 from ...warn import warn_consumer
+from .runner import Give
 
 MAX_REASON = 120
 """Maximum number of characters of an exception's text that the error of a later ``next`` repeats."""
@@ -78,6 +81,12 @@ class IteratorView(Iterator[Any]):
         self._failed()
         return by
 
+    def results_by(self, give: Give) -> None:
+        """Hand out what `give` returns for each result of the user's last function."""
+        below = getattr(self._iterator, "results_by", None)
+        if below is not None:
+            below(give)
+
     def _begin(self) -> None:
         """Note that a batch is requested, or raise an error."""
 
@@ -117,21 +126,41 @@ class IteratorView(Iterator[Any]):
 
 
 class MappedIterator(IteratorView):
-    """An iterator that applies a function to each batch."""
+    """An iterator that applies a function to each batch.
 
-    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "") -> None:
+    Args:
+        iterator: The iterator of the batches.
+        fn: The function.
+        name: Its name for messages.
+        by_user: Whether `fn` is the user's. It may then keep its results, and write to what it gets.
+    """
+
+    _give: Give | None = None
+
+    def __init__(self, iterator: Any, fn: Callable[[Any], Any], name: str = "", by_user: bool = False) -> None:
         super().__init__(iterator)
+        self._by_user = by_user
+        if by_user:
+            super().results_by(for_next_map)
         self._fn = fn
         self._name = name or function_name(fn)
         self._meter = getattr(self._marked, "meter", None)
 
+    def results_by(self, give: Give) -> None:
+        """Hand out what `give` returns for each result, if the function is the user's."""
+        if self._by_user:
+            self._give = give
+        else:
+            super().results_by(give)
+
     def _received(self, batch: Any) -> Any:
-        if self._meter is None:
-            return self._fn(batch)
         began = time.monotonic()
-        made = self._fn(batch)
-        self._meter.add_converted(self._name, time.monotonic() - began)
-        return made
+        made = [self._fn(batch)]
+        if self._give is not None:
+            made.append(self._give(made, batch, ()))
+        if self._meter is not None:
+            self._meter.add_converted(self._name, time.monotonic() - began)
+        return made.pop()
 
     def _reason(self, error: BaseException) -> str:
         return reason(error) if type(error) is KeyboardInterrupt else f"an error in {self._name}"
@@ -266,6 +295,11 @@ class LoaderEpochs(IteratorView):
                 "samples, a smaller batch size or drop_last=False"
             )
 
+    def results_by(self, give: Give) -> None:
+        """Hand out what `give` returns for each result, in the later epochs, too."""
+        self._loader = self._loader.view(lambda iterator: results_given(iterator, give))
+        super().results_by(give)
+
     def viewed(self, view: Callable[[Any], Any], check: Callable[[Any], None] | None = None) -> LoaderEpochs:
         """Return these epochs with `view` applied to the iterator of each. No batch may have been requested.
 
@@ -312,7 +346,25 @@ def mapped(fn: Callable[..., Any]) -> Callable[[Any], MappedIterator]:
     def called(batch: Any) -> Any:
         return call(fn, batch if isinstance(batch, (tuple, dict)) else (batch,), kind=LOADER_MAP)
 
-    return lambda iterator: MappedIterator(iterator, called, name)
+    return lambda iterator: MappedIterator(iterator, called, name, by_user=True)
+
+
+def for_next_map(made: list[Any], before: Any, first: Any = ()) -> Any:
+    """Take the result of a map out of `made`. Return it as columns for the next map, which may write to them."""
+    columns = as_batch(made.pop())
+    if not isinstance(columns, (tuple, dict)):
+        columns = (columns,)
+    return apart(columns, before, first)
+
+
+def results_given(iterator: Any, give: Give = unkept) -> Any:
+    """Return `iterator`, which hands out what `give` returns for each result of a user's function.
+
+    By default these are results to hold while the function runs again: something reads ahead of the loop.
+    """
+    if hasattr(iterator, "results_by"):
+        iterator.results_by(give)
+    return iterator
 
 
 def reason(error: BaseException) -> str:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
+
+Give = Callable[[list[Any], Any, Any], Any]
+"""Takes the result of a user's function out of a list, and returns what is handed out. The other arguments are batches
+that may have some of the columns, as for :func:`~batchup_ng.batch_layout.unkept`.
+"""
 
 CLOSED_WHILE_WAITING = "this iterator was closed while a batch was waited for"
 """Text of the error of a runner that is closed before the end of its epoch."""
@@ -55,6 +61,9 @@ class Runner:
 
     def fill(self) -> None:
         """Submit batches while there is room for them."""
+
+    def results_by(self, give: Give | None) -> None:
+        """Hand out what `give` returns for each result of a map after the pool; None: the result itself."""
 
     def close(self) -> None:
         """End the work. May be called again, from any thread."""
