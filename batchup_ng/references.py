@@ -50,7 +50,10 @@ class References:
                 self.add(part)
 
     def kept(self) -> set[int]:
-        """Return the identities of the objects that anything else holds, too. Call it once all are added."""
+        """Return the identities of the objects that anything else holds, too, directly or by another of them.
+
+        Call it once all are added.
+        """
         held = set()
         for value in self._found.values():
             more = getrefcount(value) - _UNSHARED > self._counts[id(value)]
@@ -59,7 +62,17 @@ class References:
             lent = isinstance(value, memoryview) or (_has_base(value) and not _owns_its_memory(value.base))
             if more or lent or (tensors.is_tensor(value) and not _is_alone(value)):
                 held.add(id(value))
+        for number in list(held):
+            _add_parts(self._found[number], held)
         return held
+
+
+def _add_parts(value: Any, held: set[int]) -> None:
+    """Add what a value holds: whoever holds the value can write there."""
+    for part in _parts(value):
+        if type(part) not in PLAIN and id(part) not in held:
+            held.add(id(part))
+            _add_parts(part, held)
 
 
 def reaches(value: Any, kept: Collection[int]) -> bool:

@@ -76,8 +76,8 @@ class AheadIterator(IteratorView):
             may read data that belongs to the consumer's thread).
         receive: Called on the consumer's thread with each converted batch. The consumer gets its result, which is freed
             when the consumer drops it.
-        copies: Says of an array or tensor whether `convert` copies it in any case. A batch that the user's code may
-            write to again is copied before the conversion, but for these.
+        copies: Says of a value whether `convert` copies it in any case. What the user's code keeps of a batch, and so
+            may write to again, is copied before the conversion, but for these.
         waiting: Called with the function that waits for a batch, and its argument, in place of that function. It may
             mark the wait for a profiler.
     """

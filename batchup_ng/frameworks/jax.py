@@ -47,8 +47,8 @@ def to_jax(batches: Any, device: jax.Device | jax.sharding.Sharding | None = Non
     pending computation needs it. A computation that may write into the array (``donate_argnums``) writes elsewhere.
 
     Args:
-        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; an iterator of batches whose arrays do
-            not change any more; or one such batch, which gives a batch.
+        batches: A :class:`~batchup_ng.Loader`; a source that a pool works for; an iterator of batches; or one batch
+            whose arrays do not change any more, which gives a batch.
         device: The target; None for JAX's default device. A sharding makes global arrays: each process supplies its
             part of a batch. ``Loader(..., shard="auto", drop_last=True)`` gives it that part once ``jax.distributed``
             is initialized.

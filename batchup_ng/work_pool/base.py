@@ -64,6 +64,9 @@ class AbstractWorkerPool(Pool):
     def work_stream(self, task_generator: Iterator[Any], task_buffer_size: int = 20) -> WorkStream:
         """Return a stream of the results of tasks, in order. It starts to fill its buffer now.
 
+        A pool of threads hands out the objects that the functions return, and is ahead of your loop. So a function must
+        return new arrays: one that fills the same array again changes results that wait.
+
         Args:
             task_generator: Iterator of ``(fn,)``, ``(fn, args)`` or ``(fn, args, kwargs)``.
                 The arguments must not change before the result is there.

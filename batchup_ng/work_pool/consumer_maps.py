@@ -45,11 +45,11 @@ class ConsumerMaps(NamedTuple):
                 when = f"epoch {key.epoch}, batch {key.batch}"
                 raise described(error, "behind the pool", when, {"epoch": key.epoch, "batch": key.batch}) from error
             others = () if first is given else first
-            if above:  # the next map may write to a column
-                batch = as_batch(made.pop())  # first: a list would hold the columns, too
+            if above and made[0] is not NOTHING_LEFT:  # the next map may write to a column
+                batch = _parts(made.pop())  # first: a list would hold the columns, too
                 batch = apart(batch, given, others)
             else:
-                batch = made.pop() if self.give is None else self.give(made, given, others)
+                batch = made.pop() if above or self.give is None else self.give(made, given, others)
         return with_mask(batch, key, planned) if self.pad_mask else batch
 
 
