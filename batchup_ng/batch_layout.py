@@ -238,7 +238,7 @@ def unkept(made: list[Any], before: Any = (), first: Any = (), copies: Callable[
     for part in [*known, *known, *made]:  # `known` and the batches hold the columns
         references.add(part)
     part = None
-    held = references.kept()
+    held = references.kept(frozenset(map(_root, known)))
     return _unkept(made.pop(), held, copies) if held else made.pop()
 
 
@@ -254,6 +254,13 @@ def _unkept(value: Any, kept: Collection[int], copies: Callable[[Any], bool] | N
     if type(value) is dict:
         return {name: own(part) for name, part in value.items()}
     return _copy(value)
+
+
+def _root(value: Any) -> int:
+    """Return the identity of the owner of an array's memory."""
+    while isinstance(value, np.ndarray):
+        value = value.base
+    return id(value)
 
 
 def _columns_of(batch: Any) -> list[Any]:

@@ -228,8 +228,8 @@ class Loader:
     def map(self: LoaderType, fn: Callable[..., Any]) -> LoaderType:
         """Return a view of this loader that hands out ``fn(*batch)``, or ``fn(**batch)`` of a dict.
 
-        ``next`` calls `fn` on your thread and hands out its result unchanged, for example to a framework. Before a
-        further map it copies what `fn` keeps. For slow work or some columns use the workers: ``source.map(fn, on="x")``.
+        ``next`` calls `fn` on your thread and hands out its result unchanged, for example to a framework. A further map
+        gets copies of what `fn` keeps. For slow work or some columns map the source: ``source.map(fn, on="x")``.
         If `fn` does not take the columns of a batch, that is a :class:`~batchup_ng.MapCallError`.
         """
         return self.view(mapped(fn))

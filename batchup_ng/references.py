@@ -49,10 +49,11 @@ class References:
             for part in _parts(value):
                 self.add(part)
 
-    def kept(self) -> set[int]:
+    def kept(self, buffers: frozenset[int] = frozenset()) -> set[int]:
         """Return the identities of the objects that anything else holds, too, directly or by another of them.
 
-        Call it once all are added.
+        Call it once all are added. Memory of an unknown owner may be held in other ways, too; `buffers` are the identities
+        of owners whose memory is the batch's alone.
         """
         held = set()
         for value in self._found.values():
@@ -60,6 +61,8 @@ class References:
             if type(value) is tuple:
                 more = more and not PLAIN.issuperset(map(type, value))
             lent = isinstance(value, memoryview) or (_has_base(value) and not _owns_its_memory(value.base))
+            if lent and buffers:
+                lent = not buffers.intersection((id(value), id(value.base) if _has_base(value) else 0))
             if more or lent or (tensors.is_tensor(value) and not _is_alone(value)):
                 held.add(id(value))
         for number in list(held):

@@ -7,6 +7,10 @@ batch without the interpreter's lock, and the training loop would have to wait f
 to the :class:`Work` and the iterator, but none to the :class:`AheadIterator`. When the last reference to the
 :class:`AheadIterator` goes, the thread ends.
 
+Memory. The iterator makes the next batch while the loop uses this one. A function after the pool, or an iterator of the
+user's, may keep an array and fill it again. So ``results_by`` has the iterator copy what such code keeps. A plain loop
+gets the results themselves.
+
 Interrupts. A batch leaves ``next`` by one assignment: the count of batches handed out. An exception before it changes
 nothing. An exception after it, for example from a signal handler, restores the old count. The batch is still in
 ``ready`` then.

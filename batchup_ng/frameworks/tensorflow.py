@@ -44,9 +44,10 @@ def to_tensorflow(batches: Any) -> Any:
     """Return `batches` with eager tensors on the CPU in place of arrays.
 
     A tensor is the array's own memory. No later batch is written to that memory as long as the tensor lives. Arrays
-    that are not aligned for TensorFlow (usually small ones), read-only arrays and text are copied. Tuples, lists and
-    dicts keep their form, and what cannot be a tensor stays as it is. A thread makes the tensors of the next batch
-    while you use this one. States count the batches handed out.
+    that are not aligned for TensorFlow (usually small ones), read-only arrays, text, and arrays that a function after
+    the pool or your iterator keeps, are copied. Tuples, lists and dicts keep their form, and what cannot be a tensor
+    stays as it is. A thread makes the tensors of the next batch while you use this one. States count the batches handed
+    out.
 
     Args:
         batches: A :class:`~batchup_ng.Loader`, which gives a loader; a source that a pool works for; an iterator; or

@@ -65,7 +65,7 @@ def test_arrays_on_the_cpu_show_the_memory_of_the_batch(kind: str, pools: list[A
 def test_a_computation_that_may_write_into_an_array_writes_elsewhere() -> None:
     x = BufferPool().empty((8, 20_000), np.dtype(np.float32))
     x[:] = WIDE[:8]
-    ((given,),) = to_jax(iter([(x,)]))
+    (given,) = to_jax((x,))
     assert given.unsafe_buffer_pointer() == x.ctypes.data
     result = donated(given)
     assert given.is_deleted()
@@ -120,7 +120,7 @@ def test_what_jax_has_no_arrays_of_stays() -> None:
     fields = np.zeros(1, [("a", np.float32)])
     strings = [np.array(["a"]), np.array([b"a"]), ["a", "b"]]
     batch = (1.5, None, "name", objects, dates, fields, *strings)
-    (given,) = to_jax(iter([batch]))
+    given = to_jax(batch)
     assert all(new is old for new, old in zip(given[:6], batch[:6], strict=True))
     assert given[6:8] == batch[6:8]
     assert given[8] == ["a", "b"]

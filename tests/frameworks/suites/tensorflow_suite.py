@@ -265,7 +265,7 @@ def test_arrays_that_tensorflow_cannot_take_are_copied() -> None:
         (tensor,) = to_tensorflow(iter([array]))
         np.testing.assert_array_equal(tensor, array)
         assert not array.size or address(tensor) != array.ctypes.data
-    (tensor,) = to_tensorflow(iter([aligned]))
+    (tensor,) = to_tensorflow((aligned,))
     assert address(tensor) == aligned.ctypes.data
 
 
