@@ -228,7 +228,7 @@ def unkept(made: list[Any], before: Any = (), first: Any = (), copies: Callable[
     there. Others are handed out unchanged.
 
     Args:
-        made: A list of the result alone, from which it is taken. No variable may hold the result.
+        made: A list of the result alone. This function takes it out. No variable may hold the result.
         before: The batch that the code was called with.
         first: Another batch that the caller holds and that may have some of the columns.
         copies: Says of a value whether it is copied at once anyway. Then it is not copied here.

@@ -71,7 +71,7 @@ class References:
 
 
 def _add_parts(value: Any, held: set[int]) -> None:
-    """Add what a value holds: whoever holds the value can write there."""
+    """Add the parts of a value that something else holds: it can write to them, too."""
     for part in _parts(value):
         if type(part) not in PLAIN and id(part) not in held:
             held.add(id(part))
