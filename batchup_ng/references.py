@@ -52,8 +52,8 @@ class References:
     def kept(self, buffers: frozenset[int] = frozenset()) -> set[int]:
         """Return the identities of the objects that anything else holds, too, directly or by another of them.
 
-        Call it once all are added. Memory of an unknown owner may be held in other ways, too; `buffers` are the identities
-        of owners whose memory is the batch's alone.
+        Call it once all are added. Memory of an unknown owner may be held in other ways, too. `buffers` are the
+        identities of owners whose memory is the batch's alone.
         """
         held = set()
         for value in self._found.values():
