@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -164,20 +165,25 @@ class InPlace(Operation):
             self.perhaps(image, *numbers)
         return images, labels
 
-    def moves(self, size: tuple[int, int], drawn: Any) -> Moves | None:
-        maps = [self.perhaps_moved(size, *numbers) for numbers in drawn.tolist()]
-        if all(one is None for one in maps):
-            return None
-        return Moves(np.stack([UNMOVED if one is None else one for one in maps]), size)
+    def apply_to_all(self, images: Any, labels: Any, drawn: Any, annotations: Annotations) -> tuple[Any, Any]:
+        size = images.shape[1:3]
+        moves = [self.perhaps_moved(size, *numbers) for numbers in drawn.tolist()]
+        for maps in itertools.zip_longest(*moves, fillvalue=UNMOVED):
+            annotations.move(Moves(np.stack(maps), size))
+        return self.apply(images, labels, drawn)
 
     def perhaps(self, image: np.ndarray, chance: float, *numbers: float) -> None:
         """Change an image ``(height, width, channels)`` by `numbers`, if `chance`, in [0, 1), is below `p`."""
         if chance < self.p:
             self.change(image, *numbers)
 
-    def perhaps_moved(self, size: tuple[int, int], chance: float, *numbers: float) -> np.ndarray | None:
-        """Return the map of the points of an image that :meth:`perhaps` changes by the same numbers."""
-        return self.moved(size, *numbers) if chance < self.p else None
+    def perhaps_moved(self, size: tuple[int, int], chance: float, *numbers: float) -> list[np.ndarray]:
+        """Return the maps of the points of an image that :meth:`perhaps` changes by the same numbers.
+
+        What a map moves out of the image is gone, so the next one must not bring it back.
+        """
+        one = self.moved(size, *numbers) if chance < self.p else None
+        return [] if one is None else [one]
 
     def change(self, image: np.ndarray, *numbers: float) -> None:
         """Change an image in place."""

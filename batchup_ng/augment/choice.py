@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -13,12 +14,14 @@ from .base import InPlace
 from .color import color_jitter
 from .geometry import affine
 from .options import ADVICE_ON_AUGMENT_OPTIONS
-from .points import followed_by
 from .ranges import number
 
 
 class choose(InPlace):
     """Applies `n` operations to each image, one after the other, each drawn from `operations`. One may come twice.
+
+    Boxes, masks and keypoints move as in a ``compose`` of the operations that are drawn: each of them cuts them to the
+    image.
 
     Args:
         *operations: Operations that keep shape and dtype: ``flip``, ``affine``, ``color_jitter``, ``grayscale``,
@@ -52,12 +55,9 @@ class choose(InPlace):
         for operation, its_numbers in self.chosen(*numbers):
             operation.perhaps(image, *its_numbers)
 
-    def moved(self, size: tuple[int, int], *numbers: float) -> np.ndarray | None:
-        whole: np.ndarray | None = None
-        for operation, its_numbers in self.chosen(*numbers):
-            one = operation.perhaps_moved(size, *its_numbers)
-            whole = one if whole is None else whole if one is None else followed_by(whole, one)
-        return whole
+    def perhaps_moved(self, size: tuple[int, int], chance: float, *numbers: float) -> list[np.ndarray]:
+        every = [operation.perhaps_moved(size, *own) for operation, own in self.chosen(*numbers)]
+        return list(itertools.chain.from_iterable(every))
 
     def chosen(self, *numbers: float) -> Iterator[tuple[InPlace, tuple[float, ...]]]:
         """Yield the operations that the numbers choose, each with its own numbers."""

@@ -166,6 +166,9 @@ class affine(InPlace):
         shear: Degrees of lean of the vertical and of the horizontal axis; drawn separately.
         fill: The colour of pixels from outside the image: a number, or one per channel, in the units of the images.
         p: The probability that an image is changed.
+
+    Raises:
+        ArgumentError: an option is out of its range, or `shear` is 45 degrees for both axes in every draw.
     """
 
     _: KW_ONLY
@@ -180,7 +183,11 @@ class affine(InPlace):
     def __post_init__(self) -> None:
         super().__post_init__()
         opencv()
-        self.ranges()
+        least, greatest = self.ranges()[4]
+        if least == greatest and abs(least) == 45:
+            raise ArgumentError(
+                f"shear must not be {self.shear} for both axes, which makes a line of each image; pass a range"
+            )
 
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """Return the limits of angle, shifts, scale and shears."""

@@ -54,13 +54,6 @@ def of_edges(centres: np.ndarray) -> np.ndarray:
     return np.hstack([linear, shift + 0.5 - linear @ [[0.5], [0.5]]])
 
 
-def followed_by(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the map that makes both moves, one after the other: ``(2, 3)``."""
-    both: np.ndarray = second[:, :2] @ first
-    both[:, 2] += second[:, 2]
-    return both
-
-
 def moved_points(points: np.ndarray, maps: np.ndarray) -> np.ndarray:
     """Return points, ``(m, ..., 2)``, moved each by its map, ``(m, 2, 3)``."""
     wide = maps.reshape(len(maps), *[1] * (points.ndim - 2), 2, 3)

@@ -191,6 +191,33 @@ def test_boxes_are_around_what_is_painted_in_them(name: str, n: int) -> None:
     assert compared > n / 2
 
 
+@pytest.mark.parametrize("n_chosen", [1, 2, 3])
+def test_nothing_stays_where_an_operation_that_was_chosen_pushed_out_the_pixels(n_chosen: int) -> None:
+    pytest.importorskip("cv2", reason="OpenCV, which moves pixels, is not installed")
+    there, back = augment.affine(translate=(0.5, 0.5)), augment.affine(translate=(-0.5, -0.5))
+    again = augment.choose(there, back, n=2)
+    operation = augment.choose(there, back, again, augment.flip(), augment.cutout(p=0.0), n=n_chosen)
+    n, side = 60, 10
+    pixels = np.arange(1, 1 + side * side, dtype=np.uint8).reshape(side, side)  # all differ, and none is the fill
+    image, whole = np.repeat(pixels[None, ..., None], n, axis=0), np.array([[0.0, 0, side, side]])
+    points = np.argwhere(pixels)[:, ::-1].astype(float)  # each pixel is a keypoint, and its value the label
+    x = {"image": image, "boxes": [whole] * n, "mask": image[..., 0].copy(), "masks": [pixels[None]] * n}
+    x |= {"labels": [np.arange(1)] * n, "keypoints": [points] * n, "names": [pixels.ravel()] * n}
+    made = moved(operation, x, mask_fill=0)
+    for i, shown in enumerate(made["image"][..., 0]):
+        rows, columns = np.nonzero(shown)
+        np.testing.assert_array_equal(made["mask"][i], shown)
+        kept = {int(name): tuple(xy) for name, xy in zip(made["names"][i], made["keypoints"][i].tolist(), strict=True)}
+        assert kept == {int(shown[y, x]): (x, y) for y, x in zip(rows, columns, strict=True)}
+        if len(rows):
+            np.testing.assert_array_equal(made["masks"][i][0], shown)
+            corners = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            np.testing.assert_array_equal(made["boxes"][i], [corners])
+        else:
+            assert len(made["boxes"][i]) == len(made["masks"][i]) == 0
+    assert len({int((shown > 0).sum()) for shown in made["image"]}) >= (2 if n_chosen < 2 else 3)
+
+
 @given(st.integers(0, 2**32), st.integers(0, 6))
 def test_annotations_change_nothing_else(seed: int, cut: int) -> None:
     x = batch(6, seed=seed)

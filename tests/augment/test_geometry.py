@@ -182,6 +182,8 @@ def test_a_colour_of_another_number_of_channels_is_refused(name: str) -> None:
         lambda: augment.resized_crop(4, ratio=(0, 1)),
         lambda: augment.affine(rotate=400),
         lambda: augment.affine(shear=(-90, 0)),
+        lambda: augment.affine(shear=(45, 45)),
+        lambda: augment.affine(shear=(-45, -45)),
         lambda: augment.cutout(scale=(0.1, 2)),
         lambda: augment.flip(p="often"),  # type: ignore[arg-type]
         lambda: augment.flip(vertical=1),  # type: ignore[arg-type]
