@@ -93,8 +93,9 @@ class BalancedBatchSampler(RandomAccessSampler):
 
     With `classes_per_batch`, a batch has that many of the classes (P classes of K samples: Hermans, Beyer, Leibe, "In
     Defense of the Triplet Loss for Person Re-Identification", 2017). In each round the classes are shuffled and dealt
-    out to as many batches as they fill; the remaining classes, others each time, sit the round out. In order, without
-    ``shuffle=``, classes and rows come in the order of their numbers.
+    out to as many batches as they fill. The remaining classes sit the round out and go on with their rows in the next.
+    Classes take turns at that, so an epoch has more rounds: as many as the largest class needs if it sits out most. In
+    order, without ``shuffle=``, classes and rows come in the order of their numbers.
 
     The sampler orders whole batches: ranks share these out, and a state goes on with the same size only. Memory: 8
     bytes a row.
@@ -126,15 +127,17 @@ class BalancedBatchSampler(RandomAccessSampler):
         if self.classes_per_batch > n:
             raise ArgumentError(f"classes_per_batch must be at most {n}, the classes of y, not {classes_per_batch}")
         self.batch_size: int = self.per_class * self.classes_per_batch
-        self._batches_a_round = n // self.classes_per_batch
+        self._batches_a_round, self._sit_out = divmod(n, self.classes_per_batch)
         # After so many turns of a class its rows and its batches end together.
         self._cycles = np.lcm(self._by_class.sizes, self.per_class)
 
     def fingerprint(self) -> list[Any]:
-        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.fingerprint]
+        order = ["in turn"] if self._sit_out else []  # states of the order before, which lost rows, do not fit
+        return [type(self).__name__, self.per_class, self.classes_per_batch, *self._by_class.fingerprint, *order]
 
     def num_indices_generated(self) -> Any:
-        rounds = math.ceil(int(self._by_class.sizes.max()) / self.per_class)
+        turns, n = math.ceil(int(self._by_class.sizes.max()) / self.per_class), len(self.classes)
+        rounds = -(-turns * n // (n - self._sit_out))  # so many that each class takes part in `turns` of them
         return rounds * self._batches_a_round * self.batch_size
 
     def check_batch_size(self, batch_size: int) -> None:
@@ -153,16 +156,28 @@ class BalancedBatchSampler(RandomAccessSampler):
     def rows_at(self, positions: np.ndarray, key: OrderKey | None) -> np.ndarray:
         batches, slots = np.divmod(positions, self.batch_size)
         places, within = np.divmod(slots, self.per_class)
-        n = len(self.classes)
-        if key is None or self.classes_per_batch == n:
-            rounds, classes = np.divmod(batches * self.classes_per_batch + places, n)
+        if key is None or self.classes_per_batch == len(self.classes):
+            taken, classes = np.divmod(batches * self.classes_per_batch + places, len(self.classes))
         else:
             rounds, batches = np.divmod(batches, self._batches_a_round)
-            dealt = batches * self.classes_per_batch + places
-            classes = each_permuted(dealt, np.full(len(dealt), n), words_at(key.word("dealt"), rounds))
-        turns = rounds * self.per_class + within
+            classes, taken = self._dealt(rounds, batches * self.classes_per_batch + places, key)
+        turns = taken * self.per_class + within
         sizes = self._by_class.sizes[classes]
         own = turns % sizes
         if key is not None:
             own = each_permuted(own, sizes, pair_words(key.word("balanced"), classes, turns // self._cycles[classes]))
         return self._by_class.rows(classes, own)
+
+    def _dealt(self, rounds: np.ndarray, places: np.ndarray, key: OrderKey) -> tuple[np.ndarray, np.ndarray]:
+        """Return the classes at places of shuffled rounds, and in how many rounds before each class took part.
+
+        The classes stand in a circle. In each round, the next `_sit_out` of them sit out, and the others are shuffled.
+        """
+        n, out = len(self.classes), self._sit_out
+        dealt = each_permuted(places, np.full(len(places), n - out), words_at(key.word("dealt"), rounds))
+        if not out:
+            return dealt, rounds
+        seats = ((rounds + 1) * out + dealt) % n
+        circle = np.full(len(seats), key.word("circle"), np.uint64)
+        missed = (rounds * out - seats + n - 1) // n  # how often the seat came in the seats 0 to rounds * out - 1
+        return each_permuted(seats, np.full(len(seats), n), circle), rounds - missed

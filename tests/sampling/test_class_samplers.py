@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -205,31 +206,53 @@ def test_few_classes_without_rest_go_through_their_rows() -> None:
     assert sorted(rows) == sorted(np.tile(np.arange(84), 3))
 
 
-@pytest.mark.parametrize(("few", "missing"), [thorough(1, 0.0), (2, 0.0), thorough(4, 0.0), (3, 0.25)])
-def test_of_the_largest_class_as_many_rows_come_as_its_share_of_the_rounds(few: int, missing: float) -> None:
-    y = np.repeat([0, 1, 2, 3], [120, 30, 40, 10])
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=9), per_class=st.integers(1, 5), share=st.floats(0, 1),
+    seed=st.integers(0, 2**64),
+)  # fmt: skip
+def test_each_row_comes_once_before_any_comes_again(
+    sizes: list[int], per_class: int, share: float, seed: int
+) -> None:
+    y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    few = 1 + int(share * (len(sizes) - 1))
+    sampler = BalancedBatchSampler(y, per_class, classes_per_batch=few)
+    n = sampler.num_indices_generated()
+    for key in (None, OrderKey(seed, 0), OrderKey(seed, 1)):
+        rows = sampler.rows_at(np.arange(3 * n), key)
+        assert set(rows[:n].tolist()) == set(range(len(y)))
+        for label, size in enumerate(sizes):
+            own = rows[y[rows] == label].tolist()
+            assert all(len({*own[i : i + size]}) == size for i in range(0, len(own) - size + 1, size))
+        chosen = np.random.default_rng(seed).permutation(n)[:3]
+        np.testing.assert_array_equal(sampler.rows_at(chosen, key), rows[chosen])  # without those before
+
+
+@pytest.mark.parametrize("few", [thorough(1), 2, 3, thorough(4), 5, 6, thorough(7)])
+def test_an_epoch_ends_with_the_round_in_which_the_last_row_of_the_largest_classes_comes(few: int) -> None:
+    y = np.arange(7 * 30) % 7
     sampler = BalancedBatchSampler(y, 2, classes_per_batch=few)
-    left_out = []
-    for epoch in range(40):
+    a_round = 7 // few * few * 2
+    for epoch in range(5):
         rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(5, epoch))
-        left_out.append(np.setdiff1d(np.arange(120), rows))
-    assert np.mean([len(rows) for rows in left_out]) == pytest.approx(missing * 120, rel=0.1)
-    assert len(np.unique(np.concatenate(left_out))) == (120 if missing else 0)  # other ones in each epoch
-    in_order = sampler.rows_at(np.arange(sampler.num_indices_generated()), None)
-    assert set(in_order[y[in_order] == 0]) == set(range(90 if missing else 120))
+        assert len(rows) % a_round == 0
+        assert len(np.unique(rows)) == 210 > len(np.unique(rows[:-a_round]))
 
 
-def test_every_class_is_left_out_as_often() -> None:
+def test_classes_take_turns_at_sitting_out() -> None:
     y = np.arange(10 * 3000) % 10
     sampler = BalancedBatchSampler(y, 1, classes_per_batch=4)
-    rows = sampler.rows_at(np.arange(sampler.num_indices_generated()), OrderKey(1, 0))
-    counts = np.bincount(y[rows])
-    assert np.abs(counts - 2400).max() < 5 * math.sqrt(3000 * 0.8 * 0.2)
-    pairs = np.zeros((10, 10))
-    for batch in y[rows].reshape(-1, 4):
-        pairs[np.ix_(batch, batch)] += 1
-    together = pairs[~np.eye(10, dtype=bool)]
-    assert together.min() > 0.8 * together.mean()
+    circles, together = set(), np.zeros((10, 10))
+    for epoch in range(5):
+        rows = sampler.rows_at(np.arange(8 * 1000), OrderKey(1, epoch))
+        out = [tuple(sorted({*range(10)} - {*in_round})) for in_round in y[rows].reshape(1000, 8).tolist()]
+        for first in range(0, 1000, 5):
+            assert sorted(itertools.chain.from_iterable(out[first : first + 5])) == list(range(10))
+        circles.add(tuple(out[:5]))
+        for batch in y[rows].reshape(-1, 4):
+            together[np.ix_(batch, batch)] += 1
+    assert len(circles) > 1  # others in each epoch
+    pairs = together[~np.eye(10, dtype=bool)]
+    assert pairs.min() > 0.8 * pairs.mean()
 
 
 def test_another_batch_size_is_refused_with_the_right_one() -> None:
