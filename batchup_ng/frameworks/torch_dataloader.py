@@ -85,6 +85,10 @@ def from_dataloader(
     that PyTorch draws for the epoch and the number of the batch. So the draws of a data set do not depend on the
     workers. Several threads of one process share these generators, and do not seed them.
 
+    Memory: the data set or the collate function may return one tensor, array, list or dict that it fills anew for each
+    batch. Threads copy it, because they make batches ahead of the loop. They do not copy tensors of a subclass or on a
+    GPU, nor the contents of objects of other classes: there, return a new object each time.
+
     Args:
         torch_loader: Any ``DataLoader`` over a data set with ``__getitem__``, or a map-style loader prepared by
             Accelerate. Batches of the latter stay where the data set makes them, without a transfer to a device.
@@ -184,7 +188,6 @@ class PooledDataLoader:
         self._shard: Any = validation.NOT_GIVEN
         self._ranks = SamplerCheck()
         self._why = ""
-        self._seeded = True
         self._key: BatchKey | None = None
         self._bound: ByteBound | None = None
         self._shared: Any = None  # represents the Fetch in the arguments of a task
@@ -211,7 +214,7 @@ class PooledDataLoader:
         self._share(fetch, pool)
         context = contextvars.copy_context()
         how = Submission(retryable=True, timeout=self._timeout, flow_id=new_flow_id(), context=context)
-        shared, key, where, buffers = self._shared, self._key, _where(pool, self._seeded), pool.buffers
+        shared, key, where, buffers = self._shared, self._key, _where(pool), pool.buffers
 
         def task(number: int, indices: Any) -> Task:
             arguments = shared, indices, (key.seed, key.epoch, number), *where, buffers
@@ -247,7 +250,7 @@ class PooledDataLoader:
             n_batches: float = len(self)
         except TypeError:
             n_batches = len(first) if len(first) < TRIED else math.inf
-        (kind, self._why), workers, self._seeded, ready = chosen(fetch, first, self._workers, key, n_batches)
+        (kind, self._why), workers, ready = chosen(fetch, first, self._workers, key, n_batches)
         self._pool = POOLS[kind](workers)
         return itertools.chain(first[len(ready) :], drawn), ready
 
@@ -311,10 +314,10 @@ class PooledDataLoader:
         return f"<{type(self).__name__}: {type(loader.dataset).__name__}{size}, {by}>"
 
 
-def _where(pool: AbstractWorkerPool, seeded: bool) -> tuple[str, bool]:
+def _where(pool: AbstractWorkerPool) -> tuple[str, bool]:
     """Return where a pool runs its tasks, and whether each task seeds the global generators."""
     if pool.own_thread:
-        return "serial", seeded
+        return "serial", True
     if isinstance(pool, WorkerProcessPool):
         return "processes", pool.threads == 1
     return "threads", False  # threads share the generators

@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset, default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
+from ..batch_layout import unkept
 from ..error_context import raise_if_of_signal_handler
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
@@ -111,7 +112,9 @@ def in_words(indices: Any) -> str:
 
 
 def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str, seeded: bool, buffers: Buffers) -> Any:
-    """Return a batch: the task of every batch, in each pool. A process returns the form that :func:`received` takes.
+    """Return a batch in the form that :func:`received` takes: the task of every batch, in each pool.
+
+    Threads make batches ahead of the loop, so they copy what the user's code keeps and may fill again.
 
     Args:
         fetch: Makes the batch.
@@ -125,11 +128,13 @@ def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str,
     seeded = seeded and fetch.columns is None  # with columns, none of the user's code runs
     if seeded and kind == "serial":
         with globals_kept(BatchKey(*key)):
-            return fetch(indices, buffers)
+            return as_it_is(fetch(indices, buffers))
     if seeded:
         seed_globals(BatchKey(*key))
+    if kind == "threads" and fetch.columns is None:
+        return as_it_is(unkept([fetch(indices, buffers)]))
     batch = fetch(indices, buffers)
-    return as_arrays(batch) if kind == "processes" else batch
+    return as_arrays(batch) if kind == "processes" else as_it_is(batch)
 
 
 # -- tensors on their way from a process -------------------------------------------------------------------------------
@@ -137,32 +142,45 @@ def make_batch(fetch: Fetch, indices: Any, key: tuple[int, int, int], kind: str,
 NEST_PREFIXES: dict[Any, str] = {list: "\0list ", tuple: "\0tuple ", dict: "\0dict "}
 """Prefixes of the names of arrays that represent a list, tuple or dict of tensors."""
 
+AS_IT_IS = "\0"
+"""The name of a dict of the user's whose first name begins with it, as the prefixes do."""
+
 
 def as_arrays(batch: Any) -> Any:
-    """Return a list, tuple or dict of tensors as a dict of arrays, which has a short form; else `batch`."""
+    """Return a list, tuple or dict of tensors as a dict of arrays, which has a short form; else as it is."""
     mark = NEST_PREFIXES.get(type(batch))
     if mark is None or not batch:
-        return batch
+        return as_it_is(batch)
     named = batch if type(batch) is dict else dict(zip(map(str, range(len(batch))), batch, strict=True))
     distinct = len(set(map(id, named.values()))) == len(named)
     if not distinct or not all(type(n) is str and is_tensor(t) and t.is_contiguous() for n, t in named.items()):
-        return batch
+        return as_it_is(batch)
     try:
         return {mark + name: tensor.numpy() for name, tensor in named.items()}
     except (RuntimeError, TypeError):  # a dtype that NumPy lacks, or a lazily conjugated tensor
-        return batch
+        return as_it_is(batch)
+
+
+def as_it_is(batch: Any) -> Any:
+    """Return `batch`, in a dict of its own if :func:`received` would take it for the result of :func:`as_arrays`."""
+    return {AS_IT_IS: batch} if _first_name(batch).startswith(AS_IT_IS) else batch
 
 
 def received(batch: Any) -> Any:
-    """Return `batch` as it was before :func:`as_arrays`."""
-    first = next(iter(batch), None) if type(batch) is dict else None
-    kind = next(
-        (kind for kind, mark in NEST_PREFIXES.items() if isinstance(first, str) and first.startswith(mark)), None
-    )
+    """Return `batch` as it was before :func:`as_arrays` or :func:`as_it_is`."""
+    first = _first_name(batch)
+    if first == AS_IT_IS:
+        return batch[AS_IT_IS]
+    kind = next((kind for kind, mark in NEST_PREFIXES.items() if first.startswith(mark)), None)
     if kind is None:
         return batch
     tensors = {name.removeprefix(NEST_PREFIXES[kind]): torch.from_numpy(array) for name, array in batch.items()}
     return tensors if kind is dict else kind(tensors.values())
+
+
+def _first_name(batch: Any) -> str:
+    first = next(iter(batch), "") if type(batch) is dict else ""
+    return first if isinstance(first, str) else ""
 
 
 # -- tensors in memory -------------------------------------------------------------------------------------------------
@@ -179,6 +197,8 @@ class Columns(NamedTuple):
         try:
             for subset in self.subsets:
                 indices = [subset[index] for index in indices]
+            if isinstance(indices, (list, tuple)) and len(set(map(type, indices))) > 1:
+                return None  # NumPy would read True as 1
             rows = np.array(indices)
         except Exception as error:
             raise_if_of_signal_handler(error)

@@ -151,6 +151,13 @@ SAMPLES = {
     ),
     "collate: padding": loader(Samples(ragged), 4, shuffle=True, collate_fn=padded),
     "collate: as they are": loader(NESTED, 4, collate_fn=list),
+    "collate: names with a mark": loader(PAIRS, 4, collate_fn=lambda samples: {"\0list 0": str(len(samples))}),
+    "collate: tensors by such names": loader(
+        PAIRS, 4, collate_fn=lambda samples: {"\0dict ": samples[0][0], "\0tuple 1": samples[-1][0]}
+    ),
+    "collate: arrays by such names": loader(
+        PAIRS, 4, collate_fn=lambda samples: {"\0": samples[0][0].numpy(), "\0list 1": None}
+    ),
     "collate: an object": loader(PAIRS, 4, collate_fn=lambda samples: collections.Counter(i for _, i in samples)),
 }
 ARRAYS = {
@@ -167,6 +174,7 @@ ARRAYS = {
     "a subset": loader(data.Subset(columns(torch.int32), [5, 3, -1, 8]), 2, shuffle=True),
     "a subset of a subset": loader(data.Subset(data.Subset(columns(torch.int32), range(9)), [5, 3, 8]), 2),
     "columns, own collate": loader(columns(torch.int32), 4, collate_fn=len),
+    "rows of several types": loader(columns(torch.int32), 2, sampler=lambda: [True, True, np.int64(2), 3]),
     "concatenated": loader(columns(torch.int32) + columns(torch.int32), 7, shuffle=True),
     "stacked": loader(data.StackDataset(a=columns(torch.int32), b=PAIRS), 4, shuffle=True),
 }
@@ -427,6 +435,84 @@ def test_auto_chooses_and_draws_nothing(
         assert "chosen because a batch takes" in repr(ours)
 
 
+def later(number: int) -> Any:
+    """Return a draw that the first batches, those of the trial, do not make."""
+    return (random.random() + np.random.rand() + float(torch.rand(()))) if number >= 12 else 0.0
+
+
+def test_auto_seeds_batches_that_draw_later_than_the_trial() -> None:
+    def seen(**options: Any) -> Any:
+        torch.manual_seed(4)
+        states = random.getstate(), np.random.get_state()[1].tolist()
+        with from_dataloader(data.DataLoader(Samples(later), 1), **options) as made:
+            found = told(made)
+            assert "SerialPool" in repr(made)
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+        return found, torch.rand(2).tolist()
+
+    assert seen() == seen(pool="serial")
+
+
+class Refilled(data.Dataset):
+    """A data set that returns the same objects each time, filled anew."""
+
+    def __init__(self, form: str, size: int, locked: bool) -> None:
+        self.tensor, self.form = torch.zeros(size), form
+        self.array, self.list, self.dict = np.zeros(size), [0.0], {"x": 0.0}
+        if locked:
+            self.lock = threading.Lock()  # cannot be pickled
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        self.tensor.fill_(index)
+        self.array.fill(index)
+        self.list[0] = self.dict["x"] = float(index)
+        whole = {"tensor": self.tensor, "array": self.array, "list": self.list, "dict": self.dict}
+        parts = {"views": (self.tensor[1:], self.array[:2]), "nested": {"a": [self.tensor], "b": Point(self.array, 1)}}
+        return {**whole, **parts, "over the array": torch.from_numpy(self.array)}[self.form]
+
+    def collated(self, samples: list[Any]) -> Any:
+        return samples[-1]
+
+
+FORMS = ["tensor", "array", "list", "dict", "views", "nested", "over the array"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_memory_that_is_filled_anew_for_each_batch(
+    form: str, batch_size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", 1000.0)  # serial, where it can be pickled
+    for size in (4, 40_000):
+        dataset = Refilled(form, size, locked=True)
+        collate = None if batch_size is None else dataset.collated
+        expected = told(data.DataLoader(dataset, batch_size, collate_fn=collate))
+        assert len(set(expected)) == len(expected)
+        for options in ({}, {"pool": "threads", "workers": 1}, {"pool": "serial"}):
+            with from_dataloader(data.DataLoader(dataset, batch_size, collate_fn=collate), **options) as made:
+                iterator = iter(made)
+                first = next(iterator)
+                if "WorkerThreadPool" in repr(made):
+                    wait_until(lambda: iterator._buffer.ready() > 0)  # noqa: B023
+                assert [*told([first]), *told(iterator)] == expected
+        with from_dataloader(data.DataLoader(Refilled(form, size, locked=False), batch_size)) as made:
+            assert told(made) == told(data.DataLoader(dataset, batch_size))
+
+
+def test_batches_of_the_trial_in_memory_that_is_filled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(torch_choice, "SHORT_EPOCH_SECONDS", 0.0)
+    tensor, numbers = torch.zeros(4), [0.0]
+    for make in (tensor.fill_, lambda index: numbers.__setitem__(0, float(index)) or numbers):
+        dataset = Samples(make)
+        with from_dataloader(data.DataLoader(dataset, None), workers=1) as made:
+            assert told(made) == told(data.DataLoader(dataset, None))
+            assert "by <WorkerProcessPool" in repr(made)
+
+
 def test_auto_where_nothing_can_be_tried(tmp_path: Any) -> None:
     class Locked(Samples):
         lock = property(lambda self: vars(self)["_lock"])
@@ -672,6 +758,13 @@ def test_an_exception_of_the_collate_function(pool: AbstractWorkerPool) -> None:
     made = from_dataloader(data.DataLoader(Samples(fails_at(3)), None), pool=pool)
     with raises(Unwanted):
         list(made)
+
+
+def test_true_among_the_rows_is_no_number() -> None:
+    subset = data.Subset(columns(torch.int32), [True, False, 2])
+    for made in (data.DataLoader(subset, 3), from_dataloader(data.DataLoader(subset, 3))):
+        with raises(RuntimeError):
+            next(iter(made))
 
 
 def test_a_row_that_is_not_there(pool: AbstractWorkerPool) -> None:
