@@ -119,6 +119,7 @@ def test_the_images_of_a_dict_without_image_are_its_only_part_like_them(pools: l
 
 
 def test_a_column_of_a_dict_with_the_height_and_width_of_the_images_must_move_too() -> None:
+    pytest.importorskip("cv2")
     x, grey = images(4, (8, 8)), images(4, (8, 8))[..., 0]
     for chain in (augment.flip(p=1.0), augment.random_crop(4), augment.compose(augment.flip())):
         with raises(ArgumentError):

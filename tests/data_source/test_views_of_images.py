@@ -145,6 +145,7 @@ def test_boxes_and_masks_move_with_their_view() -> None:
 
 
 def test_views_of_images_alone_leave_no_boxes_or_masks_behind() -> None:
+    pytest.importorskip("cv2")
     for moving in (augment.flip(), augment.compose(augment.flip())):
         with raises(ArgumentError):
             scenes().views(2, moving)

@@ -125,10 +125,12 @@ def test_tuples_nests_and_dicts_of_samples() -> None:
     found = bu.summary([np.arange(4), np.zeros((4, 2))])
     assert list(found) == ["0", "1"]
     assert found[0].max == 3  # type: ignore[index]  # by place, too
-    targets = bu.ArrayDataSource({"boxes": columns()["boxes"], "labels": columns()["ids"]})
+    boxes = columns()["boxes"]
+    labels = [np.array([row, 2 * row]) for row in range(len(boxes))]
+    targets = bu.ArrayDataSource({"boxes": boxes, "labels": labels})
     found = bu.summary(targets.map(bu.DetectionTargets("boxes", "labels")).take(20))
-    assert {name: column.shape for name, column in found.items()} == {"target.boxes": (2, 4), "target.labels": (None,)}
-    assert found["target.labels"].max == max(columns()["ids"][row].max(initial=0) for row in range(20))
+    assert {name: column.shape for name, column in found.items()} == {"target.boxes": (2, 4), "target.labels": (2,)}
+    assert found["target.labels"].max == 38
     batch = {"x": {"y": np.arange(3)}, "z": [1.5, float("nan"), 2.5]}
     found = bu.summary(batch)
     assert {name: (column.max, column.missing) for name, column in found.items()} == {"x.y": (2, 0), "z": (2.5, 1)}
