@@ -247,8 +247,7 @@ def _unkept(value: Any, kept: Collection[int], copies: Callable[[Any], bool] | N
         return value
     own = _copy if id(value) in kept else functools.partial(_unkept, kept=kept, copies=copies)
     if isinstance(value, tuple):
-        parts = map(own, value)
-        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+        return of_class(value, list(map(own, value)))
     if type(value) is list:
         return list(map(own, value))
     if type(value) is dict:

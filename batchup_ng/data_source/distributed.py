@@ -57,8 +57,9 @@ def rank_from_torch() -> tuple[int, int] | None:
 
 def rank_from_jax() -> tuple[int, int] | None:
     """Return rank and number of processes if the program has called ``jax.distributed.initialize``. Import nothing."""
-    jax = sys.modules.get("jax")
-    if jax is None or not jax.distributed.is_initialized():
+    jax: Any = sys.modules.get("jax")
+    distributed = getattr(jax, "distributed", None)  # another thread may be importing jax
+    if not getattr(distributed, "is_initialized", bool)():  # older releases have no such function
         return None
     return jax.process_index(), jax.process_count()
 

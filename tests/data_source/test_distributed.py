@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+import types
 import warnings
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import batchup_ng as bu
-from batchup_ng.data_source.distributed import LAUNCHERS, rank_from, shard_of
+from batchup_ng.data_source.distributed import LAUNCHERS, rank_from, rank_from_jax, shard_of
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises, warns
@@ -56,6 +58,13 @@ def test_auto_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert [x.tolist() for (x,) in SOURCE.batch_iterator(5, shard="auto")] == [[5, 6, 7, 8, 9]]
+
+
+def test_a_jax_that_is_old_or_being_imported_knows_of_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    for old in (types.SimpleNamespace(), types.SimpleNamespace(distributed=types.SimpleNamespace())):
+        monkeypatch.setitem(sys.modules, "jax", old)
+        assert rank_from_jax() is None
+        bu.Loader(SOURCE, 5)
 
 
 def test_a_loader_without_shard_in_one_of_several_processes_warns(monkeypatch: pytest.MonkeyPatch) -> None:
