@@ -21,6 +21,7 @@ from batchup_ng.work_pool import loader_pool
 from batchup_ng.work_pool import threads as of_threads
 from batchup_ng.work_pool.processes import pool as of_processes
 from tests.messages import raises
+from tests.work_pool.processes.serialization_helpers import wait_until
 
 X = np.arange(40)
 CPUS = 2
@@ -106,14 +107,10 @@ def test_memory_of_a_closed_loader_is_free_though_the_pool_goes_on() -> None:
             used = bu.memory()
             assert used["slots"] > before["slots"]
             assert used["copies"] >= before["copies"] + large.nbytes
-        deadline = time.monotonic() + 60
-        while bu.memory()["slots"] > before["slots"]:  # until the workers have done what they had begun
-            assert time.monotonic() < deadline
-            batches(other)
+        # Both wait until the workers have done what they had begun. A worker's first batch has no slot, only the copy.
+        wait_until(lambda: len(batches(other)) == 5 and bu.memory()["slots"] <= before["slots"])
         del kept
-        batches(other)
-        assert bu.memory()["copies"] == before["copies"]
-        assert len(batches(other)) == 5
+        wait_until(lambda: len(batches(other)) == 5 and bu.memory()["copies"] == before["copies"])
 
 
 def test_what_gives_a_number_or_a_pool_has_it_for_itself() -> None:
@@ -214,10 +211,7 @@ def test_processes_that_are_stuck_take_no_loaders(monkeypatch: pytest.MonkeyPatc
     with bu.WorkerProcessPool(1) as pool:
         assert pool.takes_loaders()
         stream = pool.work_stream(iter([(time.sleep, (0.4,))]))
-        deadline = time.monotonic() + 60
-        while pool.takes_loaders():
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.005)
+        wait_until(lambda: not pool.takes_loaders())
         stream.retrieve()
         assert pool.takes_loaders()
 
