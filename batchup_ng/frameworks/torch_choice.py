@@ -11,7 +11,7 @@ from ..memory.leases import FRESH
 from ..meters.cpu import timed
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, Choice, copy_to_try
+from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, TOO_LARGE, Choice, CopyToTry, copy_to_try
 from ..work_pool.processes.serialization import dumps, load_result
 from .torch_fetch import Fetch
 
@@ -41,13 +41,17 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
     """
     if fetch.init is not None:
         return Chosen(Choice("processes", "worker_init_fn is made for processes"), workers, [])
+    copy = CopyToTry(fetch, [])
     try:
         if fetch.columns is None:
-            fetch = copy_to_try(fetch)
+            copy = copy_to_try(fetch)
+    except MemoryError:
+        return Chosen(Choice("processes" if workers else "serial", TOO_LARGE), workers, [])
     except Exception as error:
         raise_if_of_signal_handler(error)
         why = f"the data set cannot be pickled, which processes need: {type(error).__name__}"
         return Chosen(Choice("threads", f"{why}; one, for it may not bear to be read by several"), 1, [])
+    fetch = copy.value
     trial = _trial(fetch, lists, key)
     if not trial.seconds:
         return Chosen(Choice("serial", "no batch could be made to see how long it takes"), None, [])
@@ -62,8 +66,9 @@ def chosen(fetch: Fetch, lists: Sequence[Any], workers: int | None, key: BatchKe
         why = f"{why}, an epoch {1e3 * each * n_batches:.3g} ms, too short for a start of processes"
         return Chosen(Choice("serial", why), None, [])
     ready: list[Any] = []
-    with unless_of_signal_handler():  # a batch that cannot be loaded raises when it is due
-        ready = [load_result(pickled) for pickled in trial.pickled]  # in their own memory, as from a process
+    if not copy.has_changed():  # otherwise a row that came twice had been changed before
+        with unless_of_signal_handler():  # a batch that cannot be loaded raises when it is due
+            ready = [load_result(pickled) for pickled in trial.pickled]  # in their own memory, as from a process
     return Chosen(Choice("processes", f"{why}, of the data set's own code"), workers, ready)
 
 

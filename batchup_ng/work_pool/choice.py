@@ -18,9 +18,9 @@ drew from the global generators, it is made again only where the pool leaves the
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import math
-import pickle
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,14 +28,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import tensors
 from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..display import in_seconds
 from ..error_context import raise_if_of_signal_handler
+from ..graph.arrays import ArraysNode
 from ..interpreter import has_lock
-from ..memory.leases import BufferPool
+from ..memory.budget import BUDGET
+from ..memory.leases import FRESH, BufferPool
 from ..meters.cpu import timed
 from ..platforms import system
 from ..randomness.numpy_rng import globals_kept, globals_state
@@ -44,6 +47,7 @@ from . import processes
 from .lock_looks import Looks, looks_at
 from .parallel import ParallelDataSource
 from .prefetch_buffer import ByteBound
+from .processes.shared_arrays import ROOM_TO_SPARE
 from .serial import SerialPool
 
 TINY_BATCH_SECONDS = 100e-6
@@ -68,6 +72,10 @@ SLOW_BATCH_SECONDS = 0.1
 CERTAIN, MAX_ERROR = 3.0, 0.1
 """A share is certain if it differs from :data:`LOCK_SHARE` by so many standard errors; the largest standard error of a
 share that is not certain and decides all the same."""
+
+
+TOO_LARGE = "its tensors are too large to copy them for a trial"
+"""The reason for a choice without a trial."""
 
 
 class Move(NamedTuple):
@@ -95,17 +103,20 @@ class Tried(NamedTuple):
 def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None, timeout: float | None = None) -> Tried:
     """Choose the pool for `source`. Make the next batches of an epoch, starting at `state`, with a copy of `source`.
 
-    The copy shares the memory of large arrays, read-only. The generator that draws an order is copied too, so the
-    choice changes no byte of any epoch. If there is a `timeout`, samples may hang, and nothing is tried.
+    The copy shares the memory of large arrays, read-only. Tensors and the generator that draws an order are copied
+    too, so the choice changes no byte of any epoch. If there is a `timeout`, samples may hang, and nothing is tried.
     """
     if not source.is_random_access:
         return Tried(Choice("threads", "it only streams, which is not tried out"), [])
     if not system.HAS_PROCESS_POOLS:
         return Tried(Choice("threads", "this system has no worker processes"), [])
     try:
-        source, options = copy_to_try((source, options))
+        copy = copy_to_try((source, options))
+        source, options = copy.value
         if timeout is not None:
             return Tried(Choice("processes", "a process that exceeds timeout= can be ended"), [])
+    except MemoryError:
+        return Tried(Choice("threads", TOO_LARGE), [])
     except Exception as error:
         raise_if_of_signal_handler(error)
         why = f"it cannot be pickled, which processes need: {type(error).__name__}"
@@ -144,17 +155,64 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
     ready = made.keys() - warned  # the warnings come when a batch is made again
     if choice.kind == "threads" or (choice.kind == "serial" and not epoch.options.shuffled):
         ready -= drew  # this pool does not seed the global generators for each batch, as processes do
+    if copy.has_changed():  # each batch was made several times, and each time from what the time before had written
+        ready = set()
     handed_out = itertools.takewhile(lambda planned: planned.number in ready, first)
     return Tried(choice, [made[planned.number] for planned in handed_out])
 
 
-def copy_to_try(value: Any) -> Any:
-    """Return a copy that shares the memory of large arrays of `value`, read-only. Raises if it cannot be pickled."""
-    memory: list[pickle.PickleBuffer] = []
-    pickled = processes.serialization.dumps(value, memory.append)
+class CopyToTry(NamedTuple):
+    """A copy of a source or a data set, and its tensors: each of the user's with its copy."""
+
+    value: Any
+    tensors: list[tuple[Any, Any]]
+
+    def has_changed(self) -> bool:
+        """Return whether the user's code has written to a tensor of the copy."""
+        return any(not np.array_equal(_bytes(original), _bytes(copy)) for original, copy in self.tensors)
+
+
+def copy_to_try(value: Any) -> CopyToTry:
+    """Return a copy of `value` that shares the memory of its large arrays, read-only.
+
+    PyTorch writes to such memory all the same, so tensors have memory of their own, except for columns of a source,
+    which are only read. Raises :class:`MemoryError` if there is no room for them, another error if `value` cannot be
+    pickled.
+    """
+    with io.BytesIO() as file:
+        pickler = _PicklerToTry(file)
+        pickler.dump(value)
+        pickled = file.getvalue()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch warns that a tensor should be writable
-        return processes.serialization.load_result(pickled, [buffer.raw().toreadonly() for buffer in memory])
+        return CopyToTry(processes.serialization.load_result(pickled, pickler.memory), pickler.tensors)
+
+
+class _PicklerToTry(processes.serialization.Pickler):
+    """Puts the memory of arrays aside, read-only, and copies tensors."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        self.memory = memory = list[memoryview]()  # a local name, otherwise the callback would make a cycle
+        super().__init__(file, protocol=5, buffer_callback=lambda buffer: memory.append(buffer.raw().toreadonly()))
+        self.tensors: list[tuple[Any, Any]] = []
+        self._columns: set[int] = set()
+        self._room = BUDGET.free() * ROOM_TO_SPARE
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ArraysNode):
+            self._columns.update(map(id, obj.data))
+        elif tensors.is_tensor(obj) and id(obj) not in self._columns:
+            self._room -= obj.numel() * obj.element_size()
+            if self._room < 0:
+                raise MemoryError("there is no room for a copy of the tensors")
+            copy = tensors.copied(obj, FRESH)
+            self.tensors.append((obj, copy))
+            return super().reducer_override(copy)
+        return super().reducer_override(obj)
+
+
+def _bytes(tensor: Any) -> np.ndarray:
+    return tensors.bytes_of(tensor if tensors.is_dense(tensor) else tensors.copied(tensor, FRESH))
 
 
 def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float = math.inf) -> Choice:

@@ -129,7 +129,7 @@ def _explained(node: Any, options: EpochOptions, trial: bool, try_it: bool) -> E
 def made_alone(node: ParallelNode, options: EpochOptions) -> Alone | None:
     """Make some batches of a copy of the source on this thread. Return how long one takes; None if there is no copy."""
     try:
-        source, options = copy_to_try((node.source, options))
+        source, options = copy_to_try((node.source, options)).value
         make, buffers = MakeBatch(own_thread=True), BufferPool()
         with globals_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -186,7 +186,7 @@ def tried(node: ParallelNode, options: EpochOptions, kind: str, told: Explanatio
     if pool_kind not in POOLS:
         return f"The first change was not tried: it needs a pool of {pool_kind}."
     try:
-        source, options = copy_to_try((node.source, options))
+        source, options = copy_to_try((node.source, options)).value
     except Exception as error:
         raise_if_of_signal_handler(error)
         return f"The first change was not tried: the source cannot be copied ({type(error).__name__})."

@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
+from batchup_ng.memory.budget import BUDGET
 from batchup_ng.testing.comparison import digest_of, layout_of
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises, warns
@@ -37,6 +38,7 @@ from torch.utils import data  # noqa: E402  # behind the skip
 
 from batchup_ng.frameworks import torch_choice, torch_dataloader  # noqa: E402
 from batchup_ng.frameworks.torch_dataloader import from_dataloader  # noqa: E402
+from batchup_ng.work_pool.choice import CopyToTry  # noqa: E402
 
 N = 23
 Point = collections.namedtuple("Point", ["x", "label"])  # what PyTorch's own documentation has
@@ -435,6 +437,38 @@ def test_auto_chooses_and_draws_nothing(
         assert "chosen because a batch takes" in repr(ours)
 
 
+class Doubles(data.Dataset):
+    """A data set that changes its tensor in place, so slowly that processes suit it."""
+
+    def __init__(self) -> None:
+        self.rows = torch.ones(N, 5000)
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        spin(index)
+        return self.rows[index].mul_(2)
+
+
+@pytest.mark.parametrize(("kind", "epoch"), [("SerialPool", 1000.0), ("WorkerProcessPool", 0.0)])
+def test_auto_does_not_change_tensors_of_the_data_set(kind: str, epoch: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_choice, "SHORT_BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(torch_choice, "SHORT_EPOCH_SECONDS", epoch)
+    expected = told(data.DataLoader(Doubles(), 2))
+    with from_dataloader(data.DataLoader(Doubles(), 2)) as ours:
+        assert told(ours) == expected
+        assert f"by <{kind}" in repr(ours)
+
+
+def test_auto_tries_no_data_set_whose_tensors_are_too_large_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BUDGET, "free", lambda: 1000.0)
+    with from_dataloader(data.DataLoader(Doubles(), 2)) as ours:
+        assert told(ours) == told(data.DataLoader(Doubles(), 2))
+        assert "by <SerialPool" in repr(ours)
+        assert "too large to copy" in repr(ours)
+
+
 def later(number: int) -> Any:
     """Return a draw that the first batches, those of the trial, do not make."""
     return (random.random() + np.random.rand() + float(torch.rand(()))) if number >= 12 else 0.0
@@ -644,7 +678,7 @@ def test_a_signal_while_a_pool_is_chosen_is_not_lost(
     subset = data.Subset(data.TensorDataset(torch.arange(N)), Chosen(range(N)))
     dataset = Samples(struck_once) if where == "data set" else subset
     with from_dataloader(data.DataLoader(dataset, 4)) as batches:
-        monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: fetch)  # or it would count strikes apart
+        monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: CopyToTry(fetch, []))  # or it would count strikes apart
         with pytest.raises(Strike):
             iter(batches)
         assert [index for batch in batches for index in column(batch)] == list(range(N))

@@ -165,6 +165,58 @@ def test_a_data_set_that_writes_is_not_written_to() -> None:
     assert (kind, "ValueError" in why) == ("threads", True)
 
 
+class CountsInTensors:
+    """A data set that changes its tensors in place, of sizes on both sides of what is shared; one has gaps."""
+
+    def __init__(self, torch: Any) -> None:
+        self.small = torch.ones(80)
+        self.large = torch.ones(80, 1250)
+        self.with_gaps = torch.ones(80, 20)[:, ::2]
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(float(each[index].mul_(2).sum()) for each in (self.small, self.large, self.with_gaps))
+
+
+@pytest.mark.parametrize("n_rows", [8, 80])
+def test_tensors_that_a_data_set_writes_to_stay_as_they_are(n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    data = CountsInTensors(torch)
+    source = bu.ArrayDataSource([bu.MapStyle(data)])
+    tried = choice.choose(source, epoch_options(n_rows, False))
+    assert tried.ready_made == []
+    assert all(bool((each == 1).all()) for each in (data.small, data.large, data.with_gaps))
+    with bu.Loader(source, 8) as loader:
+        assert [column.tolist() for column in next(iter(loader))] == [[2.0] * 8, [2500.0] * 8, [20.0] * 8]
+
+
+def test_tensors_that_are_only_read_keep_the_batches_that_were_tried() -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.full((80, 1250), float("nan"))
+    data[:, 0] = torch.arange(80)
+    source = bu.ArrayDataSource([bu.MapStyle(list(data)), torch.arange(80)]).map(asleep_on_both)
+    tried = choice.choose(source, epoch_options(8, False))
+    assert [batch[1].tolist() for _, batch in tried.ready_made] == [[*range(k, k + 8)] for k in range(0, 48, 8)]
+
+
+def asleep_on_both(x: Any, y: Any) -> Any:
+    time.sleep(0.002)
+    return x, y
+
+
+def test_tensors_too_large_for_a_copy_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    data = CountsInTensors(torch)
+    monkeypatch.setattr(choice.BUDGET, "free", lambda: 400_000.0)
+    kind, why = choose(bu.ArrayDataSource([bu.MapStyle(data)]), 8, False)
+    assert (kind, "too large" in why) == ("threads", True)
+    assert bool((data.large == 1).all())
+    kind, why = choose(bu.ArrayDataSource([torch.ones(80, 1250)]), 8, False)  # a column is only read
+    assert "too large" not in why
+
+
 @pytest.mark.in_turn
 def test_trying_changes_nothing(source: bu.ArrayDataSource) -> None:
     calls = []
