@@ -87,6 +87,7 @@ def batch_map_mean(
         if result is None:
             continue
         values = _as_tuple(result, (np.ndarray, np.number, float, int), "a single result as a NumPy array or number")
+        values = tuple(map(_wide, values))
         if sum_axis is not None:
             values = tuple([value.sum(axis=sum_axis) for value in values])
         elif sums is not None and list(map(np.shape, values)) != list(map(np.shape, sums)):
@@ -146,6 +147,8 @@ def _results_of(
     prepend_args: tuple[Any, ...] | None,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield each batch, at most `n_batches`, with the result of `func` for it."""
+    if n_batches is not None:
+        n_batches = validation.positive_int("n_batches", n_batches)
     if progress is not None:
         batch_iter = progress(batch_iter, total=n_batches, leave=False)
     before = prepend_args or ()
@@ -154,6 +157,14 @@ def _results_of(
         yield arguments, func(*before, **arguments) if isinstance(arguments, Mapping) else func(*before, *arguments)
         if n_batches is not None and done >= n_batches:
             return
+
+
+def _wide(value: Any) -> Any:
+    """Return a value in a dtype in which sums keep their digits: float16 and small whole numbers are widened."""
+    dtype = getattr(value, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.itemsize >= (8 if dtype.kind in "iu" else 4):
+        return value
+    return value.astype({"f": np.float64, "i": np.int64, "u": np.uint64}.get(dtype.kind, dtype))
 
 
 def _as_tuple(result: Any, single: tuple[type, ...], wanted: str) -> tuple[Any, ...]:

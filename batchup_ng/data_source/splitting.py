@@ -7,7 +7,7 @@ the samples in turn, or each group goes to the fold with the fewest samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from .. import randomness, validation
 from ..errors import ArgumentError, ArgumentTypeError
 from ..graph.map import MapNode
 from ..graph.node import Node, nodes_of, numbered_length
-from ..graph.rearranged import SubsetNode
+from ..graph.rearranged import ConcatNode, SubsetNode
 from .labels import grouped, values_of
 
 ADVICE_ON_SPLIT_OPTIONS = {
@@ -126,14 +126,29 @@ def _length_without_repeats(node: Node) -> int:
             "others; split first, and map each part"
         )
     n = numbered_length("source", node)
-    rows = node.origin_rows(np.arange(n))
-    seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)
-    seen[rows] = True
-    if np.count_nonzero(seen) < len(rows):
+    of_origins: dict[int, list[np.ndarray]] = {}
+    for origin, rows in _origins(node.origin(), node.origin_rows(np.arange(n))):
+        of_origins.setdefault(id(origin), []).append(rows)
+    if any(_has_repeats(np.concatenate(rows)) for rows in of_origins.values()):
         raise ArgumentError(
             "source must have each sample once, or parts would share samples; split first, and repeat or sample a part"
         )
     return n
+
+
+def _origins(origin: Any, rows: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Yield the data at the bottom of an origin, and its rows. There are several where sources were joined."""
+    if isinstance(origin, ConcatNode):
+        for each in origin.origins_of(rows):
+            yield from _origins(*each)
+    else:
+        yield origin, rows
+
+
+def _has_repeats(rows: np.ndarray) -> bool:
+    seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)
+    seen[rows] = True
+    return np.count_nonzero(seen) < len(rows)
 
 
 def _classes_and_groups(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -99,12 +100,24 @@ class ChoiceNode(Node):
         return ListedPlan((ChoiceBatch(rows, i) for i, rows in turns), known if alike else None)
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        parts = [source.stream(options.child(i), (*path, i)) for i, source in enumerate(self.datasets)]
-        samples = [source.num_samples(**taken_by(source.num_samples, options.given)) for source in self.datasets]
-        counts = [n if n in (None, math.inf) else num_batches(n, options.batch_size) for n in samples]
+        parts = [iter(source.stream(options.child(i), (*path, i))) for i, source in enumerate(self.datasets)]
+        counts = [self._count(i, options) for i in range(len(parts))]
         key = options.order_key()
-        for _, batch in _in_turn(parts, self._turns(counts, key and key.random_state("rng"))):
-            yield batch
+        turns = self._turns(counts, key and key.random_state("rng"))
+        if self._spread(counts):
+            yield from _all_of(parts, turns)
+        else:
+            for _, batch in _in_turn(parts, turns):
+                yield batch
+
+    def _count(self, i: int, options: Streaming) -> float | None:
+        """Return about how many batches a source streams; None if that is unknown."""
+        source = self.datasets[i]
+        n = source.stream_count(options.child(i))
+        if n is None:  # as of an iterator, which may ignore the batch size
+            n = source.num_samples(**taken_by(source.num_samples, options.given))
+            n = n if n in (None, math.inf) else num_batches(n, options.batch_size)
+        return n
 
     def _turns(self, counts: list[Any], rng: Any) -> Iterator[int]:
         """Yield the number of the source of each batch, drawn from `rng` one by one. None is in order."""
@@ -128,3 +141,11 @@ def _in_turn(parts: Sequence[Iterator[Any]], turns: Iterator[int]) -> Iterator[t
         except StopIteration:
             return
         yield i, item
+
+
+def _all_of(parts: Sequence[Iterator[Any]], turns: Iterator[int]) -> Iterator[Any]:
+    """Yield all items of all parts, in the order of the turns as far as it goes."""
+    for i in turns:
+        yield from itertools.islice(parts[i], 1)
+    for part in parts:
+        yield from part

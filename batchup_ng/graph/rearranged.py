@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -172,6 +172,11 @@ class ConcatNode(_JoinedNode):
         for i, where in zip(*self._parts(rows), strict=True):
             found[where] = self.sources[i].origin_rows(rows[where] - self._bounds[i])
         return found
+
+    def origins_of(self, rows: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield the origin of each source that has some of `rows`, and their positions in it."""
+        for i, where in zip(*self._parts(rows), strict=True):
+            yield self.sources[i].origin(), self.sources[i].origin_rows(rows[where] - self._bounds[i])
 
     def read(self, rows: Any, key: BatchKey, buffers: Buffers) -> Any:
         present, places = self._parts(rows)

@@ -56,7 +56,7 @@ class IteratorNode(Node):
         super().__init__()
         self.batch_iter: Any = batch_iter
         self.n_samples = n_samples
-        self._used_up = False
+        self._begun = self._used_up = False
 
     def own_traits(self) -> Traits:
         return Traits(runs_user_code=True)
@@ -78,26 +78,39 @@ class IteratorNode(Node):
     def load_state_dict(self, state: Any) -> None:
         """Load a state into the iterator, if it supports that."""
         self.batch_iter.load_state_dict(state)
-        self._used_up = False
+        self._begun = self._used_up = False
+
+    def is_moved(self) -> None:
+        """Note that a copy of the iterator, in another process, gives the one epoch."""
+        self._used_up = hasattr(self.batch_iter, "__next__")
 
     def stream(self, options: Streaming, path: tuple[int, ...]) -> Iterator[Any]:
-        if self._used_up:
+        taken, again = _Taken(self.batch_iter), self._begun
+        if not self._used_up:
+            self._begun = hasattr(self.batch_iter, "__next__")
+            yield from whole_batches(taken, options)
+        if self._used_up or (again and not taken.any):  # an epoch that was left at its last batch did not meet the end
             raise ArgumentError(
                 "the iterator of this IteratorDataSource is used up, for it has one epoch; use CallableDataSource with "
                 "a function that returns an iterator of each epoch"
             )
-        yield from whole_batches(_Taken(self.batch_iter), options)
-        self._used_up = hasattr(self.batch_iter, "__next__")
+        self._used_up = self._begun
 
 
 class _Taken:
-    """The batches of a user's iterator. They are copied if the user also has them, because a map may write to them."""
+    """The batches of a user's iterator. They are copied if the user also has them, because a map may write to them.
+
+    `any` says whether there was one.
+    """
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iter(iterator)
+        self.any = False
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return as_batch(of_its_own(next(self._iterator)))
+        batch = as_batch(of_its_own(next(self._iterator)))
+        self.any = True
+        return batch

@@ -22,7 +22,8 @@ from ..data_source.epoch.runner import Give, Runner
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..errors import ArgumentTypeError
-from ..graph.node import Node
+from ..graph.node import Node, nodes_of
+from ..graph.streams import IteratorNode
 from ..memory.leases import Buffers
 from ..randomness import BatchKey
 from .consumer_maps import ConsumerMaps
@@ -55,7 +56,12 @@ class PrefetchNode(PoolNode):
         try:
             source_path = path + (0,) * len(self.maps)
             from_pool = self.source.traits.of_pool
-            produced = producer.shared_constant(_Produced(self.source, options, source_path, from_pool))
+            made = _Produced(self.source, options, source_path, from_pool)
+            produced = producer.shared_constant(made)
+            if produced is not made:  # it is in another process
+                for node in nodes_of(self.source):
+                    if isinstance(node, IteratorNode):
+                        node.is_moved()
             maps = ConsumerMaps(self.maps)
             return ProducerRunner(epoch, producer, produced, bound=self.bound, maps=maps, path=path, state=state)
         except BaseException:

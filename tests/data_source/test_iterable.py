@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 import batchup_ng as bu
 from batchup_ng.data_source import AbstractDataSource
 from batchup_ng.errors import ArgumentError, ArgumentTypeError
+from batchup_ng.platforms import system
 from batchup_ng.testing.sources import assert_same_batches
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.data_source.source_helpers import A, draws, flat, ids, stream_of, uniform
 from tests.messages import raises
 
+needs_processes = pytest.mark.skipif(not system.HAS_PROCESS_POOLS, reason="no pools of processes here")
 
 def test_streams_go_through_every_kind_of_source() -> None:
     source = bu.CompositeDataSource([stream_of(10), bu.ArrayDataSource([A]).map(uniform, rng="sample")])
@@ -84,6 +87,86 @@ def test_a_choice_of_streams_gives_their_batches(stratified: bool, shuffle: Any)
     source = bu.ChoiceDataSource([stream_of(8), bu.ArrayDataSource([A[:8] + 100])], stratified=stratified)
     got = ids(source, 4, shuffle=shuffle)
     assert sorted(flat(got)) == sorted([*range(8), *range(100, 108)])
+
+
+@pytest.mark.parametrize("shuffle", [None, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("n_one", "n_other"), [(5, 16), (3, 16), (4, 4), (16, 5), (1, 1)])
+def test_a_stratified_choice_of_streams_has_all_batches_of_each(
+    n_one: int, n_other: int, drop_last: bool, shuffle: Any
+) -> None:
+    def whole(source: bu.AbstractDataSource) -> list[list[int]]:
+        return sorted(ids(source, 4, shuffle=shuffle, drop_last=drop_last))
+
+    one, other = bu.ArrayDataSource([np.arange(n_one)]), bu.ArrayDataSource([np.arange(100, 100 + n_other)])
+    streams = stream_of(n_one), bu.CallableDataSource(lambda batch_size: iter(other.batch_iterator(batch_size)))
+    sizes = [len(batch) for n in (n_one, n_other) for batch in np.split(np.arange(n), range(4, n, 4))]
+    sizes = [size for size in sizes if size == 4 or not drop_last]
+    with bu.WorkerThreadPool(2) as pool:
+        pooled = pool.parallel_data_source(one), pool.parallel_data_source(other)
+        for parts in (pooled, (one, pooled[1]), (streams[0], other), streams):
+            found = whole(bu.ChoiceDataSource(parts, stratified=True))
+            assert sorted(map(len, found)) == sorted(sizes)
+            assert len(set(flat(found))) == sum(sizes)
+
+
+def test_a_stratified_choice_of_streams_goes_on_where_a_count_was_too_low_or_too_high() -> None:
+    hundred = bu.ArrayDataSource([np.arange(1000, 1100)])
+    for n in (100, 10_000, 1):  # of an iterator with batches of its own, and a number that is its user's
+        tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), n)
+        for parts in ([tens, hundred], [hundred, tens]):
+            found = flat(ids(bu.ChoiceDataSource(parts, stratified=True), 64))
+            assert sorted(found) == [*range(100), *range(1000, 1100)]
+            tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), n)
+    twice = bu.ChoiceDataSource([bu.repeat(stream_of(6), 2), bu.ArrayDataSource([A + 100])], stratified=True)
+    assert sorted(flat(ids(twice, 4))) == sorted([*range(6), *range(6), *range(100, 110)])
+
+
+def tens_of(n: int) -> Iterator[Any]:
+    return ((np.arange(10) + 10 * k,) for k in range(n))
+
+
+def test_an_iterator_that_was_left_at_its_end_says_so() -> None:
+    def left_early(source: bu.IteratorDataSource) -> None:
+        assert len(list(itertools.islice(source.batch_iterator(10), 3))) == 3
+
+    def taken(source: bu.IteratorDataSource) -> None:
+        assert len(flat(ids(bu.take(source, 30), 10))) == 30
+
+    def beside_a_shorter_one(source: bu.IteratorDataSource) -> None:
+        both = bu.CompositeDataSource([bu.ArrayDataSource([np.arange(30)]), source])
+        assert len(list(both.batch_iterator(10))) == 3
+
+    for leave in (left_early, taken, beside_a_shorter_one):
+        source = bu.IteratorDataSource(tens_of(3))
+        leave(source)
+        for _ in range(2):
+            with raises(ArgumentError):
+                ids(source, 10)
+    longer = bu.IteratorDataSource(tens_of(4))
+    taken(longer)
+    assert ids(longer, 10) == [[*range(30, 40)]]  # what is left of it is handed out, as before
+
+
+def test_an_iterator_that_failed_says_so() -> None:
+    def fails() -> Iterator[Any]:
+        yield (A,)
+        raise OSError("of the file")
+
+    source = bu.IteratorDataSource(fails())
+    with raises(OSError):
+        ids(source)
+    with raises(ArgumentError):
+        ids(source)
+    assert ids(bu.IteratorDataSource(iter([]))) == []  # one that was empty from the start is an empty epoch
+
+
+@pytest.mark.parametrize("kind", ["serial", "threads", pytest.param("processes", marks=needs_processes)])
+def test_an_iterator_has_one_epoch_in_every_pool(kind: str) -> None:
+    with bu.Loader(bu.IteratorDataSource(iter([(A[:6],), (A[6:],)])), 6, pool=kind) as loader:  # it can be pickled
+        assert [x.tolist() for (x,) in loader] == [[*range(6)], [*range(6, 10)]]
+        with raises(ArgumentError):
+            list(loader)
 
 
 def test_all_batches_of_a_stream_are_mapped_however_many() -> None:

@@ -37,6 +37,30 @@ def test_endless_sources_need_a_number_of_batches() -> None:
             method(lambda x: x, 4)
 
 
+@pytest.mark.parametrize("n_batches", [0, -1])
+def test_no_batches_are_refused(n_batches: int) -> None:
+    source = bu.ArrayDataSource([A])
+    for function in (bu.batch_map_concat, bu.batch_map_mean):
+        with raises(ArgumentError):
+            function(lambda x: x, source.batch_iterator(4), n_batches=n_batches)
+    for method in (source.batch_map_concat, source.batch_map_mean):
+        with raises(ArgumentError):
+            method(lambda x: x, 4, n_batches=n_batches)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("float16", 1.5), ("int8", 100), ("uint8", 200), ("int32", 2**30), ("uint32", 2**31)]
+)
+def test_sums_of_results_keep_their_digits(dtype: str, value: float) -> None:
+    source = bu.ArrayDataSource([np.full(70_000, value, dtype)])
+    for mean in (
+        source.batch_map_mean(lambda x: x, 64, sum_axis=0),
+        source.take(3000).batch_map_mean(lambda x: x[:1], 1),
+        source.take(3000).batch_map_mean(lambda x: x[0], 1),  # numbers of NumPy
+    ):
+        assert mean == (value,)
+
+
 def test_results_of_another_kind_are_refused() -> None:
     source = bu.ArrayDataSource([A])
     for method in (source.batch_map_concat, source.batch_map_mean):

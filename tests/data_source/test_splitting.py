@@ -247,6 +247,27 @@ def test_sources_that_repeat_samples_are_refused() -> None:
     assert len(source.concat(source.take(92)).take(92).split([0.5, 0.5], seed=1)) == 2
 
 
+def test_sources_that_repeat_samples_beside_others_are_refused() -> None:
+    rare, common, third = (bu.ArrayDataSource([np.arange(n)]) for n in (5, 20, 7))
+    mapped = rare.map(lambda x: x)
+    inner = bu.concat(rare, common)
+    for repeated in (
+        bu.concat(rare, rare, common), bu.concat(rare, common, rare), bu.concat(common, rare, mapped),
+        bu.concat(inner, third, rare), bu.concat(bu.concat(third, rare), inner), bu.concat(inner, inner, third),
+        bu.concat(rare.subset([0, 1]), common, rare.subset([1, 2])), bu.concat(rare, common).repeat(2),
+        bu.concat(rare, common).subset([0, 6, 6]), bu.concat(rare, rare.repeat(2), common),
+    ):  # fmt: skip
+        for divide in (lambda: repeated.split([0.8, 0.2], seed=1), lambda: bu.folds(repeated, 2, 1)):  # noqa: B023
+            with raises(ArgumentError):
+                divide()
+    for once in (
+        inner, bu.concat(inner, third), bu.concat(rare.subset([0, 1]), common, rare.subset([4, 2])),
+        bu.concat(rare, common, rare).subset([*range(25)]), bu.concat(rare, rare, common).subset([0, 6, 2, 11]),
+    ):  # fmt: skip
+        train, validation = once.split([0.5, 0.5], seed=1)
+        assert len(train) + len(validation) == len(once)
+
+
 def test_a_column_that_a_reader_of_tables_left_out_is_named_with_the_remedy() -> None:
     table = {"path": ["a.png", "b.png"], "label": ["x", "y"], "patient": [1, 2]}
     source = bu.from_table(table, missing="ignore")
