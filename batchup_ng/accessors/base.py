@@ -77,8 +77,8 @@ def fingerprint_of(accessor: Any) -> Any:
 def function_told(function: Any) -> str:
     """Return a fingerprint of a function: module, name, bytecode and defaults. Functions that it calls do not count.
 
-    Callables of other kinds, and functions with a closure, count by module and name; if they cannot be found by these,
-    by a digest of their pickle.
+    An object with a method ``fingerprint`` counts by its result. Callables of other kinds, and functions with a
+    closure, count by module and name; if they cannot be found by these, by a digest of their pickle.
 
     Raises:
         ArgumentTypeError: it, or one of its defaults, cannot be pickled.
@@ -89,6 +89,8 @@ def function_told(function: Any) -> str:
             if function.__defaults__ or function.__kwdefaults__:
                 code.update(cloudpickle.dumps((function.__defaults__, function.__kwdefaults__)))
             return f"{function.__module__}.{function.__qualname__} {code.hexdigest()}"
+        if callable(own := getattr(function, "fingerprint", None)) and not isinstance(function, type):
+            return repr(own())
         with contextlib.suppress(AttributeError, KeyError):
             if operator.attrgetter(function.__qualname__)(sys.modules[function.__module__]) is function:
                 return f"{function.__module__}.{function.__qualname__}"

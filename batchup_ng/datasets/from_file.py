@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import fnmatch
 import glob
 import json
 import os
@@ -96,15 +97,23 @@ def _refuse_known(path: str) -> None:
 
 
 def _saved_files(path: str) -> list[str]:
-    """Return the files of a saved data set, as its ``state.json`` lists them: the folder may contain older files."""
+    """Return the files of a saved data set, as its ``state.json`` lists them: the folder may contain older files.
+
+    One that is listed and is not there is returned too, so that its reader raises an error.
+    """
     found = sorted(glob.glob(os.path.join(glob.escape(path), SAVED_DATASET_FILES)))
     try:
         with open(os.path.join(path, "state.json"), "rb") as file:
             names = [each["filename"] for each in json.load(file)["_data_files"]]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return found
-    listed = [os.path.join(path, os.path.basename(str(name))) for name in names]
-    return listed if listed and set(listed) <= set(found) else found
+    listed = [os.path.join(path, name) for name in names if _is_saved_name(name)]
+    return listed if listed and len(listed) == len(names) else found
+
+
+def _is_saved_name(name: Any) -> bool:
+    """Return whether Hugging Face's `datasets` would name a file of a saved data set so."""
+    return isinstance(name, str) and os.path.basename(name) == name and fnmatch.fnmatchcase(name, SAVED_DATASET_FILES)
 
 
 def is_stored(path: str) -> bool:

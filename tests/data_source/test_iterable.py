@@ -20,6 +20,7 @@ from tests.messages import raises
 
 needs_processes = pytest.mark.skipif(not system.HAS_PROCESS_POOLS, reason="no pools of processes here")
 
+
 def test_streams_go_through_every_kind_of_source() -> None:
     source = bu.CompositeDataSource([stream_of(10), bu.ArrayDataSource([A]).map(uniform, rng="sample")])
     mapped = source.map(lambda i, j, u: (i + j, u))

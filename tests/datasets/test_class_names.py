@@ -15,7 +15,7 @@ from PIL import Image
 import batchup_ng as bu
 from batchup_ng import augment
 from batchup_ng.data_source import AbstractDataSource
-from batchup_ng.errors import ArgumentError
+from batchup_ng.errors import ArgumentError, SampleReadError
 from batchup_ng.work_pool import AbstractWorkerPool
 from tests.messages import raises
 
@@ -229,5 +229,14 @@ def test_class_names_in_files_of_hugging_face_count_too(tmp_path: Path) -> None:
     assert a.take(1).class_names == a.concat(a).class_names == ("cat", "dog")
     with raises(ArgumentError):
         a.concat(b)
+    kept = pa.table({"x": [7, 8], "y": [1, 0]})
+    parquet.write_table(kept, tmp_path / "none.parquet")
+    for names in ("ab", "ba"):
+        with raises(SampleReadError):
+            bu.from_file([tmp_path / f"{name}.parquet" for name in names])
+    for files in (["a", "none"], ["none", "a", "a"]):  # a file without names has those of the others
+        joined = bu.from_file([tmp_path / f"{name}.parquet" for name in files])
+        assert joined.class_names == ("cat", "dog")
+        assert len(joined) == 2 * len(files)
     same = b.map(functools.partial(np.subtract, 1), on="y")
     assert [x["y"].tolist() for x in a.map(first, on="y").concat(same).batch_iterator(4)] == [[1, 0, 0, 1]]

@@ -77,8 +77,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         cache: Bytes of decoded chunks that are kept, as an int or a string such as ``"500MB"``.
 
     Raises:
-        SampleReadError: a file is not there, or has another format; the column has different types in two files; or a
-            chunk of arrays has more bytes than 1 GiB and than `cache`.
+        SampleReadError: a file is not there, or has another format; the column has different types or classes in two
+            files; or a chunk of arrays has more bytes than 1 GiB and than `cache`.
         ArgumentError: there is no such column; its type cannot be read, such as decimals; or `shape` does not have the
             number of entries of a row.
         ArgumentTypeError: `fill` is not a value of the column's type.
@@ -240,8 +240,16 @@ class ArrowColumn(ChunkedArray, StoredValues):
         path, handle = self.paths[number], self._handle(number)
         schema = self._schema(handle)
         self._names, kind = field_path(schema, self.column, path)
+        names = class_names(schema.metadata, self._names)
+        if names and self.class_names and names != self.class_names:
+            raise SampleReadError(
+                f"column {self.column!r} has the classes {shortened(repr(names))} in {path!r}, and "
+                f"{shortened(repr(self.class_names))} in a file before it; read the files apart, and map their labels to "
+                f"the same classes",
+                path,
+            )
+        self.class_names = self.class_names or names
         if number == 0:
-            self.class_names = class_names(schema.metadata, self._names)
             self._kind = kind
             if shape is not None and len(shape) and shape[0] is None:
                 self._entries = entries_form(kind, shape, self.fill)

@@ -77,8 +77,9 @@ class FileBytes(OwnRows):
     def fingerprint(self) -> list[Any]:
         """Return everything that the rows depend on: path, size and modification time of each file, all queried."""
         paths = self.file_paths(range(len(self)))
-        urls = list(filter(is_remote, paths))
-        facts = hashlib.sha256(repr(list(zip(urls, stamps_of(urls), strict=True))).encode()).hexdigest()
+        rows = [row for row, path in enumerate(paths) if is_remote(path)]
+        urls = [paths[row] for row in rows]
+        facts = hashlib.sha256(repr(list(zip(rows, urls, stamps_of(urls), strict=True))).encode()).hexdigest()
         return [type(self).__name__, files_digest(path for path in paths if not is_remote(path)), facts]
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ def load_indices(
 def index_path(path: str, stamp: tuple[int, Any], folder: str | None = None) -> str:
     """Return the path of a file's index on this machine: in `folder`, or in the usual place."""
     if is_remote(path):
-        told = [path.partition("?")[0] if stamp[1] else path, stamp]  # a signature changes each time, the mark does not
+        told = [_unsigned(path) if stamp[1] else path, stamp]  # a signature changes each time, the mark does not
         caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         folder = folder or os.path.join(caches, "batchup_ng")
     elif folder is None:
@@ -108,6 +109,25 @@ def index_path(path: str, stamp: tuple[int, Any], folder: str | None = None) -> 
         told = [os.path.abspath(path)]  # a file that changed replaces its index
     digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
     return os.path.join(folder, f"{digest[:32]}.index")
+
+
+SIGNATURE = re.compile(
+    r"(x-(amz|goog|ms|oss|cos)-.*|signature|sig|s[eiktprv]|sk(oid|tid|t|e|s|v)|spr|sdd|expires|policy|key-pair-id|awsaccesskeyid"
+    r"|googleaccessid|ossaccesskeyid|security-token|q-.*|token)=.*",
+    re.IGNORECASE,
+)
+"""A parameter of a URL that signs it, as the stores of Amazon, Google, Microsoft, Alibaba and Tencent write them."""
+
+
+def _unsigned(url: str) -> str:
+    """Return a URL without its signature.
+
+    >>> _unsigned("https://host/get?shard=3&Expires=17&Signature=a%2F")
+    'https://host/get?shard=3'
+    """
+    path, _, query = url.partition("?")
+    kept = "&".join(each for each in query.split("&") if each and not SIGNATURE.fullmatch(each))
+    return f"{path}?{kept}" if kept else path
 
 
 def _beside(url: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import ArgumentTypeError
 from ...extras import library
 from ...validation import one_of
+from ..base import function_told
 
 MAX_VARINT_BYTES = 10
 """Bytes of the longest number of variable length in a protobuf message (its encoding guide, "Base 128 Varints")."""
@@ -33,6 +34,11 @@ class Field:
         if self.decode == "pyxis":
             return pyxis(value, self.name)[self.name]
         return decoded(self.decode, value)[self.name]
+
+    def fingerprint(self) -> list[Any]:
+        """Return everything that the array depends on but the value: name, `decode`."""
+        told = self.decode if self.decode is None or isinstance(self.decode, str) else function_told(self.decode)
+        return [type(self).__name__, self.name, told]
 
 
 def decoded(decode: Decode, value: memoryview) -> Any:

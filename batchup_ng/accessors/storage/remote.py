@@ -119,6 +119,7 @@ def matching(pattern: str) -> list[str]:
             f"a web server does not list its files, so {pattern!r} cannot be looked up; write numbers as {{000..099}}, "
             f"or pass a list"
         )
+    fs.invalidate_cache()  # another listing, perhaps of another library, may be older than some of the files
     found = _at_once({pattern: (fs, path)}, [functools.partial(_call, fs, "glob", path)])[0]
     if isinstance(found, Exception):
         raise SampleReadError(f"the files of {pattern!r} cannot be listed ({found})", pattern) from found

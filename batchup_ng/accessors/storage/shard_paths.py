@@ -25,7 +25,7 @@ def shard_paths(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     ['train-08.tar', 'train-09.tar', 'train-10.tar']
 
     Raises:
-        SampleReadError: nothing matches.
+        SampleReadError: nothing matches a pattern, or one of those that braces stand for.
         ArgumentError: there are no paths.
         ArgumentTypeError: one of them is not a path.
     """
@@ -41,9 +41,13 @@ def _matching(text: str) -> list[str]:
     parts = BRACES.split(text)  # every second part stood in braces
     choices = [_choices(part) if number % 2 else [part] for number, part in enumerate(parts)]
     patterns = ["".join(chosen) for chosen in itertools.product(*choices)]
-    found = [path for each in patterns for path in (_listed(each) if _has_magic(each) else [each])]
-    if not found:
-        raise SampleReadError(f"no file matches {text!r}; check the folder and the pattern", text)
+    found: list[str] = []
+    for each in patterns:
+        some = _listed(each) if _has_magic(each) else [each]
+        if not some:
+            of = "" if each == text else f", of {text!r}"
+            raise SampleReadError(f"no file matches {each!r}{of}; check the folder and the pattern", text)
+        found += some
     return found
 
 

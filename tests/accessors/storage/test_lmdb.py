@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import pickle
 import signal
@@ -160,6 +161,25 @@ def test_columns_of_a_function_are_arrays_or_lists(tmp_path: Path) -> None:
     columns = bu.LmdbRows.columns(path, decode=lambda value: {"n": len(value), "text": value.decode()})
     assert (columns["n"][:].tolist(), columns["text"][:]) == ([2, 3], ["ab", "cde"])
     assert bu.ArrayDataSource(columns).node.traits.runs_user_code
+
+
+def test_the_fingerprint_of_columns_changes_with_the_code_of_their_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "x.mdb", numbered([b"ab", b"cde"]))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file of the same second would be read
+    told = []
+    for number in (1, 2, 2):
+        (tmp_path / "their_decode.py").write_text(f"def decode(value):\n    return {{'x': {number}, 'y': {number}}}\n")
+        module = importlib.import_module("their_decode")
+        columns = bu.LmdbRows.columns(path, decode=module.decode)
+        told.append([fingerprint_of(columns[name])[-1] for name in "xy"])
+        del sys.modules["their_decode"]
+        importlib.invalidate_caches()
+    assert told[0][0] != told[0][1]
+    assert told[0][0] != told[1][0]
+    assert told[1] == told[2]
 
 
 def test_columns_of_a_file_with_a_broken_row_are_read_but_for_that(tmp_path: Path) -> None:

@@ -355,6 +355,10 @@ def test_every_reader_reads_what_lies_in_memory(tmp_path: Path, monkeypatch: pyt
             bu.NpyRows("memory://data/y.npy")
         with raises(SampleReadError):
             bu.NpyRows("memory://data")
+        forgotten: list[Any] = []
+        monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path=None: forgotten.append(path))
+        bu.FileBytes("memory://data/*.png")
+        assert forgotten == [None]  # what another library had listed before
         monkeypatch.setattr(type(memory), "glob", refused)
         with raises(SampleReadError):
             bu.FileBytes("memory://data/*")
@@ -413,3 +417,4 @@ def test_the_fingerprint_of_files_is_that_of_what_is_there(server: Server) -> No
     after = files.fingerprint()
     assert before[1] != after[1]
     assert before[2] != after[2]
+    assert bu.FileBytes([path, server.url("x")]).fingerprint() != after

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.accessors.storage import tar as module
-from batchup_ng.accessors.storage.index_file import INDEX_MAGIC, load_index, save_index
+from batchup_ng.accessors.storage.index_file import INDEX_MAGIC, index_path, load_index, save_index
 from batchup_ng.accessors.storage.open_file import OpenFile
 from batchup_ng.errors import BatchupError
 from tests.extent import THOROUGH
@@ -166,3 +166,20 @@ def test_s10_whatever_an_index_holds_the_rows_are_right(tmp_path: Path, data: An
     rows = bu.TarShards(path)
     assert rows[:] == CONTENTS
     assert rows.keys[:] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "X-Amz-Date=20261128&X-Amz-Signature=ab%2F", "Expires=17&Signature=a&Key-Pair-Id=K", "sv=2&se=3&sr=b&sp=r&sig=x",
+        "X-Goog-Credential=me&X-Goog-Signature=1", "token=abc",
+    ],
+)  # fmt: skip
+def test_the_kept_index_of_a_url_goes_by_what_names_the_file_and_not_by_its_signature(signature: str) -> None:
+    stamp = (10240, "mark")
+    places = [index_path(f"https://host/get?shard={shard}&{signature}", stamp) for shard in (0, 1)]
+    assert len(set(places)) == 2
+    assert places == [index_path(f"https://host/get?shard={shard}", stamp) for shard in (0, 1)]
+    assert index_path(f"https://host/x.tar?{signature}", stamp) == index_path("https://host/x.tar", stamp)
+    assert index_path("https://host/x.tar?skip=1", stamp) != index_path("https://host/x.tar?skip=2", stamp)
+    assert index_path(f"https://host/x.tar?{signature}", (10240, "")) != index_path("https://host/x.tar", (10240, ""))
