@@ -90,6 +90,10 @@ def test_a_choice_of_streams_gives_their_batches(stratified: bool, shuffle: Any)
     assert sorted(flat(got)) == sorted([*range(8), *range(100, 108)])
 
 
+def tens_of(n: int) -> Iterator[Any]:
+    return ((np.arange(10) + 10 * k,) for k in range(n))
+
+
 @pytest.mark.parametrize("shuffle", [None, 3])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("n_one", "n_other"), [(5, 16), (3, 16), (4, 4), (16, 5), (1, 1)])
@@ -100,7 +104,7 @@ def test_a_stratified_choice_of_streams_has_all_batches_of_each(
         return sorted(ids(source, 4, shuffle=shuffle, drop_last=drop_last))
 
     one, other = bu.ArrayDataSource([np.arange(n_one)]), bu.ArrayDataSource([np.arange(100, 100 + n_other)])
-    streams = stream_of(n_one), bu.CallableDataSource(lambda batch_size: iter(other.batch_iterator(batch_size)))
+    streams = stream_of(n_one), stream_of(n_other).map(lambda number: (number + 100,))
     sizes = [len(batch) for n in (n_one, n_other) for batch in np.split(np.arange(n), range(4, n, 4))]
     sizes = [size for size in sizes if size == 4 or not drop_last]
     with bu.WorkerThreadPool(2) as pool:
@@ -114,17 +118,13 @@ def test_a_stratified_choice_of_streams_has_all_batches_of_each(
 def test_a_stratified_choice_of_streams_goes_on_where_a_count_was_too_low_or_too_high() -> None:
     hundred = bu.ArrayDataSource([np.arange(1000, 1100)])
     for n in (100, 10_000, 1):  # of an iterator with batches of its own, and a number that is its user's
-        tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), n)
-        for parts in ([tens, hundred], [hundred, tens]):
+        for place in (0, 1):
+            parts: list[bu.AbstractDataSource] = [hundred]
+            parts.insert(place, bu.IteratorDataSource(tens_of(10), n))
             found = flat(ids(bu.ChoiceDataSource(parts, stratified=True), 64))
             assert sorted(found) == [*range(100), *range(1000, 1100)]
-            tens = bu.IteratorDataSource(((np.arange(10) + 10 * k,) for k in range(10)), n)
     twice = bu.ChoiceDataSource([bu.repeat(stream_of(6), 2), bu.ArrayDataSource([A + 100])], stratified=True)
     assert sorted(flat(ids(twice, 4))) == sorted([*range(6), *range(6), *range(100, 110)])
-
-
-def tens_of(n: int) -> Iterator[Any]:
-    return ((np.arange(10) + 10 * k,) for k in range(n))
 
 
 def test_an_iterator_that_was_left_at_its_end_says_so() -> None:

@@ -24,9 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import batchup_ng as bu
-from batchup_ng.memory.budget import BUDGET
 from batchup_ng.testing.comparison import digest_of, layout_of
-from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool import AbstractWorkerPool, choice
 from tests.messages import raises, warns
 from tests.work_pool.processes.serialization_helpers import wait_until
 
@@ -462,7 +461,7 @@ def test_auto_does_not_change_tensors_of_the_data_set(kind: str, epoch: float, m
 
 
 def test_auto_tries_no_data_set_whose_tensors_are_too_large_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BUDGET, "free", lambda: 1000.0)
+    monkeypatch.setattr(choice, "ROOM_TO_SPARE", 1e-9)
     with from_dataloader(data.DataLoader(Doubles(), 2)) as ours:
         assert told(ours) == told(data.DataLoader(Doubles(), 2))
         assert "by <SerialPool" in repr(ours)
