@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import fnmatch
+import functools
 import glob
 import json
 import os

@@ -677,7 +677,8 @@ def test_a_signal_while_a_pool_is_chosen_is_not_lost(
     subset = data.Subset(data.TensorDataset(torch.arange(N)), Chosen(range(N)))
     dataset = Samples(struck_once) if where == "data set" else subset
     with from_dataloader(data.DataLoader(dataset, 4)) as batches:
-        monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: CopyToTry(fetch, []))  # or it would count strikes apart
+        # A copy would count strikes apart.
+        monkeypatch.setattr(torch_choice, "copy_to_try", lambda fetch: CopyToTry(fetch, []))
         with pytest.raises(Strike):
             iter(batches)
         assert [index for batch in batches for index in column(batch)] == list(range(N))

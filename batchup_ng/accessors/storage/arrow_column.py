@@ -244,8 +244,8 @@ class ArrowColumn(ChunkedArray, StoredValues):
         if names and self.class_names and names != self.class_names:
             raise SampleReadError(
                 f"column {self.column!r} has the classes {shortened(repr(names))} in {path!r}, and "
-                f"{shortened(repr(self.class_names))} in a file before it; read the files apart, and map their labels to "
-                f"the same classes",
+                f"{shortened(repr(self.class_names))} in a file before it; read the files apart, and map their labels "
+                f"to the same classes",
                 path,
             )
         self.class_names = self.class_names or names
