@@ -148,7 +148,7 @@ def _origins(origin: Any, rows: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
 def _has_repeats(rows: np.ndarray) -> bool:
     seen = np.zeros(int(rows.max(initial=-1)) + 1, bool)
     seen[rows] = True
-    return np.count_nonzero(seen) < len(rows)
+    return bool(np.count_nonzero(seen) < len(rows))
 
 
 def _classes_and_groups(
