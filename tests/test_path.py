@@ -15,6 +15,7 @@ import pytest
 
 import batchup_ng as bu
 from batchup_ng.interpreter import FREE_THREADED
+from batchup_ng.memory.budget import BUDGET, Living
 from batchup_ng.meters import batch_times, stopwatch
 from benchmarks import journeys
 
@@ -143,11 +144,12 @@ def test_the_modules_of_a_batch_in_a_worker() -> None:
 
 
 JOURNEYS = {"iter": (38, 99), "a later next": (12, 26), "the first next after": (41, 130)}
-"""Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a profiler,
-and accessors of other tests may hold memory, which ``iter`` asks them for."""
+"""Modules that run in a journey, and how often the module changes, at most. Python 3.10 copies arrays under a
+profiler."""
 
 
-def test_journeys_do_not_get_longer(tmp_path: Path) -> None:
+def test_journeys_do_not_get_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BUDGET, "_holders", Living())  # ``iter`` would ask the accessors of other tests, too
     source = journeys.images(tmp_path)
     begun, later = journeys.begun(source, 7)
     for walk, most in zip((begun, later, journeys.resumed(SOURCE)), JOURNEYS.values(), strict=True):
