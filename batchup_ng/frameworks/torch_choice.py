@@ -11,8 +11,9 @@ from ..memory.leases import FRESH
 from ..meters.cpu import timed
 from ..randomness import BatchKey
 from ..randomness.numpy_rng import globals_kept
-from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, TOO_LARGE, Choice, CopyToTry, copy_to_try
+from ..work_pool.choice import SHORT_EPOCH_SECONDS, TINY_BATCH_SECONDS, TOO_LARGE, Choice, copy_to_try
 from ..work_pool.processes.serialization import dumps, load_result
+from ..work_pool.processes.trial_copy import CopyToTry
 from .torch_fetch import Fetch
 
 TRIED, TRY_SECONDS, SLOW = 10, 0.05, 1.0

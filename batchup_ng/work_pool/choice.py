@@ -18,27 +18,23 @@ drew from the global generators, it is made again only where the pool leaves the
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import tensors
 from ..data_source.epoch.opening import prepare
 from ..data_source.epoch.reading import MakeBatch
 from ..data_source.epoch_options import EpochOptions
 from ..data_source.source import AbstractDataSource
 from ..display import in_seconds
 from ..error_context import raise_if_of_signal_handler
-from ..graph.arrays import ArraysNode
 from ..interpreter import has_lock
-from ..memory.budget import BUDGET
-from ..memory.leases import FRESH, BufferPool
+from ..memory.leases import BufferPool
 from ..meters.cpu import timed
 from ..platforms import system
 from ..randomness.numpy_rng import globals_kept, globals_state
@@ -47,8 +43,10 @@ from . import processes
 from .lock_looks import Looks, looks_at
 from .parallel import ParallelDataSource
 from .prefetch_buffer import ByteBound
-from .processes.shared_arrays import ROOM_TO_SPARE
 from .serial import SerialPool
+
+if TYPE_CHECKING:
+    from .processes.trial_copy import CopyToTry
 
 TINY_BATCH_SECONDS = 100e-6
 """Seconds. A faster batch is made on the consumer's own thread, because handing it over costs as much."""
@@ -161,58 +159,9 @@ def choose(source: AbstractDataSource, options: EpochOptions, state: Any = None,
     return Tried(choice, [made[planned.number] for planned in handed_out])
 
 
-class CopyToTry(NamedTuple):
-    """A copy of a source or a data set, and its tensors: each of the user's with its copy."""
-
-    value: Any
-    tensors: list[tuple[Any, Any]]
-
-    def has_changed(self) -> bool:
-        """Return whether the user's code has written to a tensor of the copy."""
-        return any(not np.array_equal(_bytes(original), _bytes(copy)) for original, copy in self.tensors)
-
-
 def copy_to_try(value: Any) -> CopyToTry:
-    """Return a copy of `value` that shares the memory of its large arrays, read-only.
-
-    PyTorch writes to such memory all the same, so tensors have memory of their own, except for columns of a source,
-    which are only read. Raises :class:`MemoryError` if there is no room for them, another error if `value` cannot be
-    pickled.
-    """
-    with io.BytesIO() as file:
-        pickler = _PicklerToTry(file)
-        pickler.dump(value)
-        pickled = file.getvalue()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch warns that a tensor should be writable
-        return CopyToTry(processes.serialization.load_result(pickled, pickler.memory), pickler.tensors)
-
-
-class _PicklerToTry(processes.serialization.Pickler):
-    """Puts the memory of arrays aside, read-only, and copies tensors."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        self.memory = memory = list[memoryview]()  # a local name, otherwise the callback would make a cycle
-        super().__init__(file, protocol=5, buffer_callback=lambda buffer: memory.append(buffer.raw().toreadonly()))
-        self.tensors: list[tuple[Any, Any]] = []
-        self._columns: set[int] = set()
-        self._room = BUDGET.free() * ROOM_TO_SPARE
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, ArraysNode):
-            self._columns.update(map(id, obj.data))
-        elif tensors.is_tensor(obj) and id(obj) not in self._columns:
-            self._room -= obj.numel() * obj.element_size()
-            if self._room < 0:
-                raise MemoryError("there is no room for a copy of the tensors")
-            copy = tensors.copied(obj, FRESH)
-            self.tensors.append((obj, copy))
-            return super().reducer_override(copy)
-        return super().reducer_override(obj)
-
-
-def _bytes(tensor: Any) -> np.ndarray:
-    return tensors.bytes_of(tensor if tensors.is_dense(tensor) else tensors.copied(tensor, FRESH))
+    """Return a copy of `value` for a trial: see :func:`.trial_copy.copy_to_try`."""
+    return processes.trial_copy.copy_to_try(value)
 
 
 def suited(make: Callable[[Any], object], items: Sequence[Any], n_batches: float = math.inf) -> Choice:

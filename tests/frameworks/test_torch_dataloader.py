@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 
 import batchup_ng as bu
 from batchup_ng.testing.comparison import digest_of, layout_of
-from batchup_ng.work_pool import AbstractWorkerPool, choice
+from batchup_ng.work_pool import AbstractWorkerPool
+from batchup_ng.work_pool.processes import trial_copy
 from tests.messages import raises, warns
 from tests.work_pool.processes.serialization_helpers import wait_until
 
@@ -37,7 +38,7 @@ from torch.utils import data  # noqa: E402  # behind the skip
 
 from batchup_ng.frameworks import torch_choice, torch_dataloader  # noqa: E402
 from batchup_ng.frameworks.torch_dataloader import from_dataloader  # noqa: E402
-from batchup_ng.work_pool.choice import CopyToTry  # noqa: E402
+from batchup_ng.work_pool.processes.trial_copy import CopyToTry  # noqa: E402
 
 N = 23
 Point = collections.namedtuple("Point", ["x", "label"])  # what PyTorch's own documentation has
@@ -461,7 +462,7 @@ def test_auto_does_not_change_tensors_of_the_data_set(kind: str, epoch: float, m
 
 
 def test_auto_tries_no_data_set_whose_tensors_are_too_large_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "ROOM_TO_SPARE", 1e-9)
+    monkeypatch.setattr(trial_copy, "ROOM_TO_SPARE", 1e-9)
     with from_dataloader(data.DataLoader(Doubles(), 2)) as ours:
         assert told(ours) == told(data.DataLoader(Doubles(), 2))
         assert "by <SerialPool" in repr(ours)

@@ -27,6 +27,7 @@ from batchup_ng.data_source.epoch_options import epoch_options
 from batchup_ng.work_pool import choice, lock_looks, prefetch_buffer
 from batchup_ng.work_pool.choice import Choice, suited
 from batchup_ng.work_pool.parallel import ParallelNode
+from batchup_ng.work_pool.processes import trial_copy
 from tests.extent import quick
 from tests.messages import raises, warns
 from tests.threads import needs_lock
@@ -209,7 +210,7 @@ def asleep_on_both(x: Any, y: Any) -> Any:
 def test_tensors_too_large_for_a_copy_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     data = CountsInTensors(torch)
-    monkeypatch.setattr(choice, "ROOM_TO_SPARE", 1e-9)
+    monkeypatch.setattr(trial_copy, "ROOM_TO_SPARE", 1e-9)
     kind, why = choose(bu.ArrayDataSource([bu.MapStyle(data)]), 8, False)
     assert (kind, "too large" in why) == ("threads", True)
     assert bool((data.large == 1).all())

@@ -9,6 +9,7 @@ __all__ = ["WorkerProcessPool"]
 if TYPE_CHECKING:
     from . import fork_server as fork_server
     from . import serialization as serialization
+    from . import trial_copy as trial_copy
     from .pool import WorkerProcessPool
 else:
     __getattr__, __dir__ = on_first_use(
@@ -17,5 +18,6 @@ else:
             ".fork_server": ["fork_server"],
             ".pool": ["WorkerProcessPool"],
             ".serialization": ["serialization"],
+            ".trial_copy": ["trial_copy"],
         },
     )
